@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.files import file_sha256
-from robaudit.runs.serialise import packed, unpacked
+from robaudit.runs.serialise import compressed, decompressed
 from tests.specs import read_info
 
 TABLES = ("tasks", "samples", "rows", "skips", "seconds")
@@ -34,8 +34,8 @@ def change(run: Path, *statements: str) -> None:
     """Change the state, and its digest in run.json: what a stranger could do. ``packed`` and
     ``unpacked`` convert stored rows."""
     with closing(sqlite3.connect(run / "state.db", isolation_level=None)) as state:
-        state.create_function("packed", 1, packed)
-        state.create_function("unpacked", 1, unpacked)
+        state.create_function("packed", 1, compressed)
+        state.create_function("unpacked", 1, decompressed)
         for statement in statements:
             state.execute(statement)
     if (run / "run.json").exists():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from robaudit.auditing.audit import Kept
+    from robaudit.auditing.audit import SharedSetup
     from robaudit.datasets.dataset import Dataset
     from robaudit.datasets.in_memory import Layout
     from robaudit.runs import run as stored
@@ -237,7 +237,7 @@ class _Audit:
         spec: AuditSpec,
         folder: Path | None,
         until: UntilDecided | None = None,
-        kept: Kept | None = None,
+        setup: SharedSetup | None = None,
     ) -> stored.Run:
         """Audit a spec.
 
@@ -259,7 +259,7 @@ class _Audit:
             trust=self.trust,
             ray_address=self.ray_address,
             until=until,
-            kept=kept,
+            setup=setup,
         )
 
 

@@ -1,4 +1,4 @@
-"""From a spec to a finished run, or to rows in memory: joins engine, store and loop."""
+"""An audit from its spec to a finished run, or to rows in memory: joins model, state and loop."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def audit(
     ray_address: str | None = None,
     budget: float | None = None,
     until: UntilDecided | None = None,
-    kept: Kept | None = None,
+    setup: SharedSetup | None = None,
 ) -> Run:
     """Estimate every sample's robustness and write (or resume) a run folder.
 
@@ -101,8 +101,8 @@ def audit(
             images it was begun with.
         until: the analyses of a run that is sampled until its gates are decided, this one last;
             results of the previous analysis, from fewer draws, are replaced.
-        kept: model, data and workers of the earlier analyses of this run; those prepared here are
-            kept in it for the next.
+        setup: model, data and workers of the earlier analyses of this run; the first analysis puts
+            its own there for the next.
 
     Returns:
         The finished run.
@@ -114,21 +114,25 @@ def audit(
     """
     if on_error not in ("stop", "skip"):
         raise RunError(f"on_error={on_error!r}", "is neither 'stop' nor 'skip'", "give one of them")
-    asked = load_spec(Path(spec)) if isinstance(spec, str | Path) else spec
-    asked = asked if model is not None else filled(asked)
+    if isinstance(spec, str | Path):
+        spec = load_spec(Path(spec))
+    # A network in memory has no files that could fill in what the spec leaves out.
+    if model is None:
+        spec = filled(spec)
     if ray_address == "":
         raise SpecError(RAY_ADDRESS, "is empty", "give HOST:PORT of the head node, or auto")
-    if ray_address is not None and asked.run.engine != "ray":
+    if ray_address is not None and spec.run.engine != "ray":
         raise SpecError(
             RAY_ADDRESS, "is for engine: ray", "add " + ENGINE.set_to("ray") + ", or leave it out"
         )
+    # The time runs from here on: a budget includes loading the model.
     deadline = None if budget is None else Deadline(time.perf_counter() + LATEST * budget)
     log = Logged(listener or Listener())
     with closing(log):
+        # A budget is part of the folder's name: it changes draws and images.
         purpose = "" if budget is None else f"{budget:g}s"
-        folder = RunFolder(
-            Path(out) if out is not None else default_out(asked, purpose, extend=extend)
-        )
+        path = Path(out) if out is not None else default_out(spec, purpose, extend=extend)
+        folder = RunFolder(path)
         if fresh:
             refuse_existing(folder.path)
         folder.check()
@@ -136,15 +140,20 @@ def audit(
             log.note(
                 f"--budget: {folder.path} is continued with the draws and images it was begun with"
             )
-            asked = as_begun(asked, folder.info().spec)
+            spec = as_begun(spec, folder.info().spec)
             budget = None
-            dataset = dataset.again(asked.dataset) if isinstance(dataset, Selected) else dataset
-        old = existing_info(folder, asked, extend=extend, until=until)
+            if isinstance(dataset, Selected):
+                dataset = dataset.again(spec.dataset)
+        old = existing_info(folder, spec, extend=extend, until=until)
         if old is not None and not is_next(until, old):
-            asked = extended(asked, old, str(folder.path))
-        request = Request(asked, trust, on_error == "skip", model, dataset)
-        with Kept() if kept is None else nullcontext(kept) as keeping:
-            audit, workers = keeping.prepared(request, log, ray_address=ray_address, budget=budget)
+            spec = extended(spec, old, str(folder.path))
+        request = Request(spec, trust, on_error == "skip", model, dataset)
+        with SharedSetup() if setup is None else nullcontext(setup) as setup_in_use:
+            # Loading and checking can take minutes and often ends in an error: nothing is written
+            # before it, and no lock is held during it.
+            audit, workers = setup_in_use.prepared(
+                request, log, ray_address=ray_address, budget=budget
+            )
             if old is not None:
                 refuse_another_machine(old, audit.info, str(folder.path), log)
             folder.create()
@@ -162,37 +171,42 @@ def audit(
                     until=until,
                     deadline=deadline,
                 )
-                lock.check()
+                lock.check()  # a run in a folder that was replaced meanwhile is not reported
         for text in run.info.review_warnings:
             log.warn(text)
         return run
 
 
-class Kept(ExitStack):
-    """What audits of one spec share that differ in their numbers of draws alone: loaded model,
-    opened data, and workers.
+class SharedSetup(ExitStack):
+    """Model, data and workers, reused by audits that differ only in their draws.
 
     The workers end with the block.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._ready: tuple[CheckedAudit, Workers] | None = None
+        self._latest: tuple[CheckedAudit, Workers] | None = None
 
     def prepared(
-        self, request: Request, listener: Listener, **how: Any
+        self, request: Request, listener: Listener, **options: Any
     ) -> tuple[CheckedAudit, Workers]:
-        """The first request's audit and workers, with this one's draws; arguments as of
-        :func:`prepared`."""
-        if self._ready is None:
-            self._ready = self.enter_context(prepared(request, listener, **how))
-            return self._ready
-        audit, workers = self._ready
+        """The audit and its workers: prepared for the first request, and adapted to the draws of
+        each later one.
+
+        The arguments are those of :func:`prepared`.
+        """
+        if self._latest is None:
+            self._latest = self.enter_context(prepared(request, listener, **options))
+            return self._latest
+        audit, workers = self._latest
         audit = audit.again(request.spec)
         if isinstance(workers, RayWorkers):
             workers.again(request.spec)
-        self._ready = audit, audit.worker() if isinstance(audit, PreparedAudit) else workers
-        return self._ready
+        elif isinstance(audit, PreparedAudit):
+            # A new worker, with the new tasks: the sizes of chunks depend on the draws.
+            workers = audit.worker()
+        self._latest = audit, workers
+        return self._latest
 
 
 @contextmanager
@@ -218,13 +232,13 @@ def prepared(
     devices = pick_devices(run.device) if run.engine == "local" else []
     started = time.perf_counter()
     if len(devices) == 1:
+        # Before anything runs on the device: see deterministic().
         with deterministic(run.deterministic, devices[0]), rounded_products(False):
             audit = prepare(request, devices[0], listener)
             if budget is not None:
                 speed = measure_speed(audit)
-                audit = within_budget(
-                    audit, SPARE * budget - (time.perf_counter() - started), speed, listener
-                )
+                spent = time.perf_counter() - started
+                audit = within_budget(audit, SPARE * budget - spent, speed, listener)
             yield audit, audit.worker()
         return
     if budget is not None:
@@ -233,9 +247,11 @@ def prepared(
             "is for a single device, whose speed is measured first",
             "lower " + LIMIT + " or the samples instead",
         )
+    # Opened here, too: mistakes in the spec are found before a cluster starts. The model is loaded
+    # by the workers alone.
     opened = open_audit(request, listener)
-    with ray_workers(request, opened.data, listener, ray_address, devices) as crew:
-        yield CheckedAudit(**vars(opened), info=crew.info, seen=crew.seen), crew
+    with ray_workers(request, opened.data, listener, ray_address, devices) as workers:
+        yield CheckedAudit(**vars(opened), info=workers.info, seen=workers.seen), workers
 
 
 def _carry_out(
@@ -254,69 +270,67 @@ def _carry_out(
     """Compute what the locked run folder lacks, write its outputs, and return the finished run.
 
     The run.json of a complete run stays until the outputs of its extension are written.
+
+    The steps are in this order so that a kill at any point leaves a folder that the same command
+    continues, and in which readers find a whole run or none.
     """
     spec = audit.spec
     data = audit.data
     tasks = audit.tasks
-    if (folder.info() if folder.exists else None) != old:
-        raise RunError(
-            str(folder.path),
-            "was changed by another robaudit while this one was starting",
-            "run the command again",
-        )
+    _refuse_changed_run(folder, old)
     if old is not None:
         refuse_other_gates(folder.path, old, spec.gates)
+    # Only under the lock: without it they may be files that a live process is writing.
     remove_leftovers(folder.path)
+    # Creates an empty state in a new folder. Killed before run.json is there, the folder counts as
+    # new.
     with folder.open_state(old) as state:
-        entries, noises, files = _entries(audit)
-        refuse_other_results(state, noises, entries if until is None else {}, str(folder.path))
+        estimators, noises, noise_files = _spec_entries(audit)
+        # Between analyses the draws of an estimator change, and its rows are replaced.
+        fixed_estimators = estimators if until is None else {}
+        refuse_other_results(state, noises, fixed_estimators, str(folder.path))
         refuse_other_data(state, audit, old, extend=extend)
-        by_name = {name: entries[task.label] for task in tasks for _, name in task.names}
+        entries_by_result: dict[str, Any] = {}
+        for task in tasks:
+            entries_by_result.update((name, estimators[task.label]) for _, name in task.names)
         info = first_info(
-            audit, noise_files=files, **history(old, command, audit.info.device, workers.number)
+            audit,
+            noise_files=noise_files,
+            **history(old, command, audit.info.device, workers.number),
         )
-        if so_far := until or (old and old.until_decided):  # an extension keeps the analyses
-            info = info.model_copy(update={"until_decided": so_far})
+        # An extension keeps the analyses so far.
+        analyses = until or (old and old.until_decided)
+        if analyses:
+            info = info.model_copy(update={"until_decided": analyses})
         if old is not None and is_next(until, old):
-            folder.write_info(info)  # before the state changes, whose digest is in the old one
+            # run.json says "running" before the first row is forgotten: the old one is complete and
+            # has the digest of the state, which is about to change.
+            folder.write_info(info)
             old = None
         if until is not None:
-            state.forget_others(by_name)
-        state.begin(data, task_names(tasks), by_name, noises)
+            state.forget_others(entries_by_result)
+        state.begin(data, task_names(tasks), entries_by_result, noises)
         images = lacking(state, tasks)
         if isinstance(audit, PreparedAudit) and any(images):
             _announce_time(audit, images, log)
-        complete = old is not None and old.complete
-        finished = (
-            old is not None
-            and complete
-            and old.identity == info.identity
-            and folder.outputs_intact(old)
-        )
-        if not complete:
-            folder.write_info(info)
-        elif (
-            old is not None and state.unfinished
-        ):  # from here on the state grows: the digest in run.json is not its own any more
-            folder.write_info(
-                old.model_copy(
-                    update={
-                        "files": {name: old.files[name] for name in OUTPUTS if name in old.files}
-                    }
-                )
-            )
+        finished = old is not None and _is_finished(old, info, folder)
+        if old is None or not old.complete:
+            folder.write_info(info)  # before the first row
+        elif state.unfinished:
+            # From here on the state grows, so run.json must not have its digest any more. The old
+            # outputs keep theirs, and stay readable.
+            folder.write_info(_without_digest_of_state(old))
         if not finished:
             folder.guard()
             log.open(folder.path)
         with log.until_interrupted():
             compute_missing(state, data, tasks, workers, log, on_error=on_error, deadline=deadline)
+            # Also when no row was missing: a kill may have left outputs that are not this state's.
             if state.unfinished or not finished:
                 log.doing("writing the results")
                 return finish(folder, info, state.results(), state.skips(), tasks, state.seconds())
-    if old is not None and (list(spec.gates), spec.title) != (old.gates, old.name):
-        # neither changes what was computed
-        changed = {**old.spec, "name": spec.name, "gates": list(spec.gates)}
-        folder.write_info(old.model_copy(update={"name": spec.title, "spec": changed}))
+    if old is not None:
+        _update_title_and_gates(folder, old, spec)
     log.note(
         f"{folder.path}: this run is complete; nothing was recomputed. Its results come from an "
         "earlier run and were not checked: "
@@ -326,14 +340,57 @@ def _carry_out(
     return read_run(folder.path)
 
 
-def _entries(audit: CheckedAudit) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """The spec's estimators by label; its noises by label, without levels, with the digests of
-    their files; those digests alone."""
+def _refuse_changed_run(folder: RunFolder, old: RunInfo | None) -> None:
+    """Refuse to continue if run.json is not the one that was read before the lock was taken.
+
+    Raises:
+        RunError: another process has written it meanwhile.
+    """
+    now = folder.info() if folder.exists else None
+    if now != old:
+        raise RunError(
+            str(folder.path),
+            "was changed by another robaudit while this one was starting",
+            "run the command again",
+        )
+
+
+def _is_finished(old: RunInfo, info: RunInfo, folder: RunFolder) -> bool:
+    """Whether a run is complete for the current spec, and its outputs are those in run.json."""
+    if not old.complete or old.identity != info.identity:
+        return False
+    return folder.outputs_intact(old)
+
+
+def _update_title_and_gates(folder: RunFolder, old: RunInfo, spec: AuditSpec) -> None:
+    """Write the spec's title and gates to run.json, if they differ. They change nothing that was
+    computed."""
+    if (list(spec.gates), spec.title) == (old.gates, old.name):
+        return
+    changed_spec = {**old.spec, "name": spec.name, "gates": list(spec.gates)}
+    folder.write_info(old.model_copy(update={"name": spec.title, "spec": changed_spec}))
+
+
+def _without_digest_of_state(info: RunInfo) -> RunInfo:
+    """The content of run.json with the digests of the outputs only."""
+    digests = {name: info.files[name] for name in OUTPUTS if name in info.files}
+    return info.model_copy(update={"files": digests})
+
+
+def _spec_entries(audit: CheckedAudit) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The entries of the spec by label.
+
+    Returns:
+        The estimators; the noises without levels, with the digests of their files; these digests
+        alone.
+    """
     document = audit.spec.document()
-    files = {noise.label: noise.digests for noise in audit.noises if noise.noise.files}
+    estimators = {entry["label"]: entry for entry in document["estimators"]}
     noises = {entry["name"]: without_levels(entry) for entry in document["noise"]}
-    noises |= {label: {**noises[label], "files": digests} for label, digests in files.items()}
-    return {entry["label"]: entry for entry in document["estimators"]}, noises, files
+    files = {noise.label: noise.digests for noise in audit.noises if noise.noise.files}
+    for label, digests in files.items():
+        noises[label] = {**noises[label], "files": digests}
+    return estimators, noises, files
 
 
 def _announce_time(audit: PreparedAudit, images: Sequence[int], log: Logged) -> None:
@@ -349,8 +406,8 @@ class Computed:
 
     Attributes:
         rows: by (sample id, noise level, name of the result).
-        seconds: by (label, noise level), without the clean pass and what a task shares with an
-            earlier one.
+        seconds: by (label of the estimator, noise level), without the clean pass and work that a
+            task shares with an earlier one.
         skipped: samples that could not be used.
     """
 
@@ -382,14 +439,14 @@ def compute(
         SampleError: a sample cannot be used.
         KeyboardInterrupt: the listener asked to stop.
     """
+    # A state in memory, so that the loop is the one of audits: same chunks, same checks.
     with State() as state:
         state.begin(samples, task_names(tasks))
         worker = replace(ready, engine=engine, data=samples, tasks=tuple(tasks)).worker()
         compute_missing(state, samples, tasks, worker, listener, on_error=on_error)
-        seconds = state.seconds()
-        spent = {(task.label, task.at): seconds.get(step_name(task), 0.0) for task in tasks}
-        return Computed(
-            {row.key: row for sample in state.results() for row in sample.rows},
-            spent,
-            tuple(state.skips()),
-        )
+        rows: dict[tuple[str, NoiseLevel, str], Row] = {}
+        for sample in state.results():
+            rows.update((row.key, row) for row in sample.rows)
+        by_step = state.seconds()
+        seconds = {(task.label, task.at): by_step.get(step_name(task), 0.0) for task in tasks}
+        return Computed(rows, seconds, tuple(state.skips()))

@@ -15,15 +15,18 @@ from robaudit.numerics.margins import NEVER, margin_gradients
 from robaudit.runs.info import RowBits, Rows
 
 IMAGES = 7
-"""How many images are compared: an odd number, so that each appears at every place of a batch."""
-_EVERY = (
-    128  # batches up to this size are all tried; of larger ones, the powers of two and the largest
-)
-_MIXED = 1e-3  # of the logits' spread: more than rounding
-_SIGMA = 0.1
-_RANDOM = 1e-4  # the same, for two passes of the same batch
+"""Number of images that are compared: an odd number, so that each appears at every place of a
+batch."""
+# Batches up to this size are all tried; of larger ones, the powers of two and the largest.
+_ALL_TRIED_UP_TO = 128
+# Differences that rounding does not explain, relative to the spread of the logits: of an image
+# among others and among copies of itself, and of two passes of the same batch.
+_MIXED = 1e-3
+_RANDOM = 1e-4
+_SIGMA = 0.1  # of the noise on the images
 
 _Values = Callable[[LogitModel, Tensor], Tensor]
+"""Values of each row of a batch, from the model and the batch: logits, or gradients."""
 
 
 def check_rows(engine: Engine, images: Tensor, *, gradients: bool) -> tuple[Rows, list[str]]:
@@ -37,28 +40,34 @@ def check_rows(engine: Engine, images: Tensor, *, gradients: bool) -> tuple[Rows
         engine: of the run.
         images: a few images (n, channels, height, width); the first seven are used.
         gradients: whether an estimator of the run needs them.
+
+    Returns:
+        The dependence, and warnings.
     """
     x = images[:IMAGES].to(engine.model.device, engine.model.dtype)
     sizes = engine.batch_sizes(x.shape[1:])
-    logits, again = (_in_batches(engine.model, x, sizes[0], _logits) for _ in range(2))
-    # among copies of itself
+    logits = _in_batches(engine.model, x, sizes[0], _logits)
+    repeated = _in_batches(engine.model, x, sizes[0], _logits)
+    # Each image in a batch of copies of itself.
     alone = torch.cat([_in_batches(engine.model, image, sizes[0], _logits) for image in x.split(1)])
     spread = _spread(logits)
-    random = not torch.allclose(logits, again, rtol=0, atol=_RANDOM * spread, equal_nan=True)
+    random = not torch.allclose(logits, repeated, rtol=0, atol=_RANDOM * spread, equal_nan=True)
+    # A random network would differ here, too.
     mixed = not random and not torch.allclose(
         logits, alone, rtol=0, atol=_MIXED * spread, equal_nan=True
     )
-    # a sum of zeros is not rounded
+    # With noise, because sums of zeros, as in the background of digits, are never rounded.
     noisy = x + _SIGMA * torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x)
     largest = max(_difference(model, noisy, sizes, _logits) for model in engine.models)
     if gradients:
-        largest = max(
-            largest,
-            _difference(
-                engine.model, noisy, engine.batch_sizes(x.shape[1:], gradients=True), _gradients
-            ),
-        )
-    bits = RowBits.MIXED if mixed else RowBits.ROUNDING if largest > 0 else RowBits.BITWISE
+        gradient_sizes = engine.batch_sizes(x.shape[1:], gradients=True)
+        largest = max(largest, _difference(engine.model, noisy, gradient_sizes, _gradients))
+    if mixed:
+        bits = RowBits.MIXED
+    elif largest > 0:
+        bits = RowBits.ROUNDING
+    else:
+        bits = RowBits.BITWISE
     warnings = list[str]()
     name = engine.model.name
     if random:
@@ -75,10 +84,17 @@ def check_rows(engine: Engine, images: Tensor, *, gradients: bool) -> tuple[Rows
 def tried(sizes: Sequence[int]) -> list[int]:
     """The batch sizes to compare, of all that a run uses (ascending): each of the small ones, some
     of the large ones."""
-    return [size for size in sizes if size <= _EVERY or size & (size - 1) == 0 or size == sizes[-1]]
+    chosen = []
+    for size in sizes:
+        is_small = size <= _ALL_TRIED_UP_TO
+        is_power_of_two = size & (size - 1) == 0
+        if is_small or is_power_of_two or size == sizes[-1]:
+            chosen.append(size)
+    return chosen
 
 
 def _logits(model: LogitModel, x: Tensor) -> Tensor:
+    """The logits (rows, classes)."""
     with torch.inference_mode():
         logits: Tensor = model(x)
         return logits.clone()
@@ -87,6 +103,7 @@ def _logits(model: LogitModel, x: Tensor) -> Tensor:
 def _gradients(model: LogitModel, x: Tensor) -> Tensor:
     """The gradient of the margin between the two largest logits: (rows, pixels)."""
     nearest = _logits(model, x).topk(2, dim=1).indices
+    # Copies, because autograd takes no tensors that were made in inference mode.
     return margin_gradients(model, x, nearest[:, 0].clone(), nearest[:, 1:].clone())[2][:, 0]
 
 
@@ -97,28 +114,32 @@ def _difference(model: LogitModel, x: Tensor, sizes: Sequence[int], values: _Val
     largest = 0.0
     spread = _spread(first)
     for size in tried(sizes):
+        # The images over and over: with an odd number of them, each comes to every place.
         image = torch.arange(size, device=x.device) % len(x)
         try:
-            apart = (values(model, x[image]) - first[image]).abs()
+            differences = (values(model, x[image]) - first[image]).abs()
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             break  # the run will make do with smaller batches
-        largest = max(largest, float(apart.nan_to_num(0.0, 0.0).max()))
+        # Logits that are not finite have no difference; the input check reports them.
+        largest = max(largest, float(differences.nan_to_num(0.0, 0.0).max()))
     return largest / spread if spread else 0.0
 
 
 def _in_batches(model: LogitModel, x: Tensor, rows: int, values: _Values) -> Tensor:
     """The values of images in batches of ``rows``, the last batch padded with copies of its last
     row."""
-    parts = (
-        (part, torch.cat([part, part[-1:].expand(rows - len(part), *x.shape[1:])]))
-        for part in x.split(rows)
-    )
-    return torch.cat([values(model, full)[: len(part)] for part, full in parts])
+    results = []
+    for part in x.split(rows):
+        padding = part[-1:].expand(rows - len(part), *x.shape[1:])
+        results.append(values(model, torch.cat([part, padding]))[: len(part)])
+    return torch.cat(results)
 
 
 def _spread(values: Tensor) -> float:
     """The range of the finite values, without the logits of masked classes."""
     finite = values[values.isfinite() & (values > NEVER)]
-    return float(finite.max() - finite.min()) if len(finite) else 0.0
+    if not len(finite):
+        return 0.0
+    return float(finite.max() - finite.min())

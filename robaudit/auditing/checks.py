@@ -27,29 +27,31 @@ from robaudit.plugins import reference
 from robaudit.progress import Listener
 from robaudit.spec.model import Precision
 
-# fewer of large images: 256 MB at most
+# The number of images that are checked. Of large ones fewer: 256 MB of pixels at most.
 _MOST_CHECKED = 256
 _FEWEST_CHECKED = 32
 _CHECKED_BYTES = 2**28
 _ROWS = 64  # in a pass
-# for the effect of a lower precision
+_GRADIENT_IMAGES = 8  # of which gradients are computed
+# Images, and noisy copies of each, for the effect of a lower precision.
 _IMAGES = 16
 _COPIES = 32
 _SAME = 1e-6  # relative difference of logits that are the same but for rounding
-_SUM = 1e-3  # by which probabilities may miss 1
-_FAR = 30.0  # times the range of pixels: logits of networks without a sigmoid leave [0, 1] there
+_SUM_ROUNDING = 1e-3  # by which the sum of probabilities may miss 1
+# Times the range of pixels: so far away, logits of networks without a sigmoid leave [0, 1].
+_FAR = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class InputCheck:
-    """The check of the first images.
+    """The result of the check of the first images.
 
     Attributes:
         classes: number of logits.
-        labelled: how many of the images checked have a label.
-        correct: how many of those are classified as labelled.
+        labelled: number of the checked images that have a label.
+        correct: number of those that are classified as labelled.
         warnings: one line each.
-        seen: pixel digest and label of each image checked, by sample id.
+        seen: pixel digest and label of each checked image, by sample id.
         pixels: the smallest and the largest pixel value.
     """
 
@@ -73,19 +75,19 @@ def check_input(
 ) -> InputCheck:
     """Check the first images (at most 256) before anything expensive is computed.
 
-    The accuracy is that of 256 images, where the data set has them: a run of fewer is completed by
-    images that it leaves out.
+    The warnings about a low accuracy are about 256 images, if the data set has them: the images of
+    a smaller run are completed by others of its data set.
 
     Args:
         model: the model, in full precision.
-        dataset: its samples.
-        gradients: whether an estimator of the run needs them.
-        skip_bad: pass over unreadable samples (they are listed later).
-        as_given: accept impossible pixel values, and probabilities in place of logits, with a
-            warning.
-        scaled: the spec sets the value of full intensity.
-        prepared: other ways to prepare images, by the shape of the run's images and the number that
-            is checked.
+        dataset: the samples.
+        gradients: whether an estimator of the run needs gradients.
+        skip_bad: whether to pass over unreadable samples (they are listed later).
+        as_given: whether to accept impossible pixel values, and probabilities in place of logits,
+            with a warning.
+        scaled: whether the spec sets the value of full intensity.
+        prepared: gives other ways to prepare images, from the shape of the run's images and the
+            number that is checked.
 
     Raises:
         ModelError: the model does not choose one class for each image, does not run on these
@@ -93,32 +95,27 @@ def check_input(
         DataError: labels or class names do not match the logits, or pixel values are impossible.
         NothingLeftError: no sample is readable.
     """
-    refuse_other_tasks(
-        getattr(getattr(model.network, "config", None), "problem_type", None), model.name
-    )
-    samples: list[Sample] = []
-    seen: dict[str, tuple[str, int | None]] = {}
-    for sample in first_samples(dataset, _MOST_CHECKED, skip_bad=skip_bad):
-        seen[sample.id] = (image_digest(sample), sample.label)
-        samples.append(replace(sample, pixels=sample.pixels.to(model.dtype)))
-        if len(samples) >= _most(sample):
-            break
-    x = torch.stack([s.pixels for s in samples]).to(model.device)
+    # Transformers' networks say what they were trained for.
+    config = getattr(model.network, "config", None)
+    refuse_other_tasks(getattr(config, "problem_type", None), model.name)
+    samples, seen = _first_samples(model, dataset, skip_bad=skip_bad)
+    x = torch.stack([sample.pixels for sample in samples]).to(model.device)
     pixels = float(x.min()), float(x.max())
-    warnings = list(
-        accepted(pixel_findings(dataset.where, *pixels, scaled=scaled), as_given=as_given)
-    )
+    # Before the first pass: pixels on another scale make all that follows meaningless.
+    findings = pixel_findings(dataset.where, *pixels, scaled=scaled)
+    warnings = list(accepted(findings, as_given=as_given))
     logits = _forward(model, x)
-    _forward(model, x[:1])  # memory is measured on it next
+    # The first pass of a size is special: libraries allocate for it. Memory is measured on a single
+    # image next.
+    _forward(model, x[:1])
     classes = logits.shape[1]
     if classes < 2:
         raise ModelError(model.name, "has a single class", "a classifier has at least two")
-    labels = torch.tensor([-1 if s.label is None else s.label for s in samples])
+    labels = _labels_of(samples)
     _check_names(model, dataset, classes)
     all_labels = dataset.labels()
-    every = labels.numpy() if all_labels is None else all_labels
     if not skip_bad:
-        _check_labels(model, dataset, every, classes)
+        _check_labels(model, dataset, labels.numpy() if all_labels is None else all_labels, classes)
     finite = logits.isfinite().all(1)
     if not finite.any():
         raise ModelError(
@@ -126,51 +123,70 @@ def check_input(
             f"its logits are not finite on any of {len(x)} clean images",
             "look for NaN weights, or a wrong mean/std or scale",
         )
+    usable = x[finite.to(x.device)]
+    warnings += accepted(_output_findings(model, usable, logits[finite]), as_given=as_given)
     known = (labels >= 0) & (labels < classes) & finite
     correct = (logits.argmax(1) == labels)[known]
-    warnings += accepted(
-        _output_findings(model, x[finite.to(x.device)], logits[finite]), as_given=as_given
-    )
-    few = x[finite.to(x.device)][:8]
-    most = _most(samples[0])
-    further = list(_further(model, dataset, samples, most)) if known.any() else []
+    number = _number_checked(samples[0])
+    further = list(_further(model, dataset, samples, number)) if known.any() else []
     if further:
-        more = torch.stack([s.pixels for s in further]).to(model.device)
-        x = torch.cat([x, more])
-        logits = torch.cat([logits, _forward(model, more)])
+        further_x = torch.stack([sample.pixels for sample in further]).to(model.device)
+        x = torch.cat([x, further_x])
+        logits = torch.cat([logits, _forward(model, further_x)])
     images = _labelled([*samples, *further], x, logits)
-    others = prepared(x.shape[1:], most)
+    others = prepared(x.shape[1:], number)
     warnings += accuracy_warnings(
         model, images, classes, lambda part: _forward(model, part).argmax(1), others
     )
     if gradients:
-        warnings += list(_gradient_warnings(model, few))
+        # A few images show whether gradients exist, and whether they vanish.
+        warnings += _gradient_warnings(model, usable[:_GRADIENT_IMAGES])
     return InputCheck(classes, int(known.sum()), int(correct.sum()), tuple(warnings), seen, pixels)
 
 
-def _most(sample: Sample) -> int:
-    """How many images are checked: fewer of large ones."""
-    return min(_MOST_CHECKED, max(_FEWEST_CHECKED, _CHECKED_BYTES // (8 * sample.pixels.numel())))
+def _first_samples(
+    model: LogitModel, dataset: Dataset, *, skip_bad: bool
+) -> tuple[list[Sample], dict[str, tuple[str, int | None]]]:
+    """The samples that are checked, in the model's precision; pixel digest and label of each, by
+    id."""
+    samples: list[Sample] = []
+    seen: dict[str, tuple[str, int | None]] = {}
+    for sample in first_samples(dataset, _MOST_CHECKED, skip_bad=skip_bad):
+        # Digests are those of the pixels as they were read, before any conversion.
+        seen[sample.id] = (image_digest(sample), sample.label)
+        samples.append(replace(sample, pixels=sample.pixels.to(model.dtype)))
+        if len(samples) >= _number_checked(sample):
+            break
+    return samples, seen
+
+
+def _number_checked(sample: Sample) -> int:
+    """The number of images of this size that are checked."""
+    bytes_of_image = 8 * sample.pixels.numel()  # in float64, the largest
+    return min(_MOST_CHECKED, max(_FEWEST_CHECKED, _CHECKED_BYTES // bytes_of_image))
+
+
+def _labels_of(samples: Sequence[Sample]) -> Tensor:
+    """The labels (n,); -1 where unknown."""
+    return torch.tensor([-1 if sample.label is None else sample.label for sample in samples])
 
 
 def _further(
-    model: LogitModel, dataset: Dataset, samples: Sequence[Sample], most: int
+    model: LogitModel, dataset: Dataset, samples: Sequence[Sample], number: int
 ) -> Iterator[Sample]:
-    """Samples of the same shape that the run leaves out."""
-    for sample in further_samples(dataset, most):
+    """Samples of the same shape that the run leaves out, to make up the number."""
+    for sample in further_samples(dataset, number):
         if sample.pixels.shape == samples[0].pixels.shape:
             yield replace(sample, pixels=sample.pixels.to(model.dtype))
 
 
 def _labelled(samples: Sequence[Sample], x: Tensor, logits: Tensor) -> Labelled:
     """The samples whose label is one of the classes and whose logits are finite, with their
-    predicted classes, in random order.
-
-    The first of them show which corrections to try on all, and class folders have images of one
-    class there.
-    """
-    labels = torch.tensor([-1 if sample.label is None else sample.label for sample in samples])
+    predicted classes, in random order."""
+    labels = _labels_of(samples)
     known = (labels >= 0) & (labels < logits.shape[1]) & logits.isfinite().all(1)
+    # In random order, because the first of them show which corrections to try on all, and class
+    # folders have images of one class there. The seed is fixed: the same data, the same warnings.
     order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(0))
     order = order[known[order]]
     ids = [samples[place].id for place in order.tolist()]
@@ -178,6 +194,8 @@ def _labelled(samples: Sequence[Sample], x: Tensor, logits: Tensor) -> Labelled:
 
 
 def _forward(model: LogitModel, x: Tensor) -> Tensor:
+    """The logits (n, classes) in float64 on the CPU."""
+
     def logits(rows: int) -> Tensor:
         with torch.inference_mode():
             return torch.cat([model(part).double().cpu() for part in x.split(rows)]).clone()
@@ -186,11 +204,11 @@ def _forward(model: LogitModel, x: Tensor) -> Tensor:
 
 
 def _in_passes(work: Callable[[int], Tensor], rows: int, where: str) -> Tensor:
-    """The result of ``work`` with this many images in a pass, halved for as long as memory runs
-    out.
+    """The result of ``work`` with this many images in a pass; the number is halved for as long as
+    memory runs out.
 
     Raises:
-        ModelError: a single image is too much.
+        ModelError: a single image does not fit into memory.
     """
     while True:
         try:
@@ -206,8 +224,8 @@ def _in_passes(work: Callable[[int], Tensor], rows: int, where: str) -> Tensor:
 
 
 def _check_labels(model: LogitModel, dataset: Dataset, labels: Labels, classes: int) -> None:
-    """Check every label if the data set knows them without reading pixels, else the labels of the
-    first images; -1 is none."""
+    """Check labels; -1 is none. The data set may know all of them without reading pixels, else they
+    are those of the first images."""
     highest = int(labels.max(initial=-1))
     lowest = int(labels[labels >= 0].min(initial=classes))
     if highest == classes and lowest == 1:
@@ -225,6 +243,7 @@ def _check_labels(model: LogitModel, dataset: Dataset, labels: Labels, classes: 
 
 
 def _check_names(model: LogitModel, dataset: Dataset, classes: int) -> None:
+    """Check that there are as many class names as logits."""
     names = dataset.class_names
     if names is not None and len(names) != classes:
         raise DataError(
@@ -235,7 +254,7 @@ def _check_names(model: LogitModel, dataset: Dataset, classes: int) -> None:
 
 
 def _output_findings(model: LogitModel, x: Tensor, logits: Tensor) -> Iterator[Finding]:
-    """Outputs that are the same for all images, or probabilities.
+    """Findings about outputs that are the same for all images, or probabilities.
 
     Args:
         model: the network.
@@ -245,7 +264,9 @@ def _output_findings(model: LogitModel, x: Tensor, logits: Tensor) -> Iterator[F
     images = len(x)
     logits = logits[:, (logits > NEVER).any(0)]  # without the classes that the network masks
     spread = float((logits - logits[0]).abs().max())
-    if images > 1 and spread <= _SAME * float(logits.abs().max()) and bool((x != x[0]).any()):
+    same_logits = spread <= _SAME * float(logits.abs().max())
+    different_images = images > 1 and bool((x != x[0]).any())
+    if different_images and same_logits:
         remedy = "look for a layer without its weights, or a wrong mean, std or scale"
         yield (
             f"{model.name}: its logits are the same for all {images} images that were checked; "
@@ -254,10 +275,11 @@ def _output_findings(model: LogitModel, x: Tensor, logits: Tensor) -> Iterator[F
         return
     if not _within_unit(logits):
         return
-    sums_to_one = float((logits.sum(1) - 1).abs().max()) < _SUM
-    one_output = logits.shape[1] == 2 and bool((logits[:, 0] == 0).all())
+    sums_to_one = float((logits.sum(1) - 1).abs().max()) < _SUM_ROUNDING
     if not sums_to_one and _leaves_unit(model, x):
         return  # logits that happen to be small on these images
+    # A network with a single output z is audited with the logits 0 and z.
+    one_output = logits.shape[1] == 2 and bool((logits[:, 0] == 0).all())
     if one_output:
         what = (
             f"its one output lies within [0, 1] on all {images} images: it looks like a "
@@ -278,12 +300,13 @@ def _output_findings(model: LogitModel, x: Tensor, logits: Tensor) -> Iterator[F
 
 
 def _within_unit(outputs: Tensor) -> bool:
+    """Whether all outputs are within [0, 1]."""
     return float(outputs.min()) >= 0 and float(outputs.max()) <= 1
 
 
 def _leaves_unit(model: LogitModel, x: Tensor) -> bool:
-    """Whether outputs leave [0, 1] for images far beyond [0, 1], where logits are large; no, if the
-    network refuses such images."""
+    """Whether outputs leave [0, 1] for images far beyond [0, 1], where logits are large. False if
+    the network refuses such images."""
     far = _FAR * (x[:_IMAGES] - 0.5)
     try:
         return not _within_unit(_forward(model, torch.cat([0.5 + far, 0.5 - far])))
@@ -292,34 +315,40 @@ def _leaves_unit(model: LogitModel, x: Tensor) -> bool:
 
 
 def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:
-    # one margin: cheap for any number of classes
+    """The warning that gradients vanish on some of these images.
+
+    Raises:
+        ModelError: the network has no gradients.
+    """
+    # The margin to the nearest class only: cheap for any number of classes.
     nearest = _forward(model, x).topk(2, dim=1).indices.to(x.device)
 
-    def gradients(rows: int) -> Tensor:
+    def margin_gradients_of(rows: int) -> Tensor:
         parts = zip(x.split(rows), nearest.split(rows), strict=True)
-        return torch.cat(
-            [
-                margin_gradients(model, part, classes[:, 0], classes[:, 1:])[2]
-                for part, classes in parts
-            ]
-        )
+        gradients = [
+            margin_gradients(model, part, classes[:, 0], classes[:, 1:])[2]
+            for part, classes in parts
+        ]
+        return torch.cat(gradients)  # (n, 1, pixels)
 
+    # A backward pass takes several times the memory of a forward pass.
+    rows = max(1, min(len(x), rows_by_rule(x.shape[1:], model.device) // 4))
     try:
-        u = _in_passes(
-            gradients, max(1, min(len(x), rows_by_rule(x.shape[1:], model.device) // 4)), model.name
-        )
+        u = _in_passes(margin_gradients_of, rows, model.name)
     except (ValueError, RuntimeError) as error:
-        what = f"has no gradients ({str(error).strip().splitlines()[0][:200]})"
+        first_line = str(error).strip().splitlines()[0][:200]
         raise ModelError(
-            model.name, what, f"use {reference()}, or another estimator that needs none"
+            model.name,
+            f"has no gradients ({first_line})",
+            f"use {reference()}, or another estimator that needs none",
         ) from error
-    dead = int((u.square().sum((1, 2)) == 0).sum())
-    if dead:
-        without = (
+    vanishing = int((u.square().sum((1, 2)) == 0).sum())
+    if vanishing:
+        consequence = (
             "what is computed from gradients is 1 or 0 there, and attacks find nothing: "
             f"use {reference()}"
         )
-        yield f"{model.name}: gradients vanish on {dead} of {len(x)} images; {without}"
+        yield f"{model.name}: gradients vanish on {vanishing} of {len(x)} images; {consequence}"
 
 
 def precision_effects(
@@ -331,44 +360,50 @@ def precision_effects(
     *,
     skip_bad: bool,
 ) -> list[dict[str, Any]]:
-    """Pass 32 noisy copies of each of the first 16 images through the network in fp32 and in
-    ``precision``, with the same noise.
+    """Measure the effect of a lower precision: pass 32 noisy copies of each of the first 16 images
+    through the network in fp32 and in ``precision``, with the same noise.
 
     Returns:
-        For each level, for run.json: how many copies change class (``changed``), and how many keep
-        the class of the clean image in fp32 (``kept_fp32``) and in the lower precision (``kept``).
-        The listener gets a line about each.
+        An entry of run.json for each level: how many copies change class (``changed``), and how
+        many keep the class of the clean image in fp32 (``kept_fp32``) and in the lower precision
+        (``kept``). The listener gets a line about each.
     """
     model = engine.model
     effects = list[dict[str, Any]]()
     samples = list(first_samples(dataset, _IMAGES, skip_bad=skip_bad))
+    ids = [sample.id for sample in samples]
     x = torch.stack([sample.pixels.to(model.dtype) for sample in samples]).to(model.device)
     copies = len(x) * _COPIES
     exact = copy(engine)
     exact.model = engine.model.rounding(False)
     predicted = exact.logits(x).argmax(1)
     for at in levels:
-        total = torch.zeros(3, dtype=torch.int64, device=x.device)
-        for batch, logits in engine.noisy_logits(x, [sample.id for sample in samples], at, _COPIES):
-            target = predicted[batch.image]
+        # Counted on the device, so that nothing waits for it within the loop.
+        counts = torch.zeros(3, dtype=torch.int64, device=x.device)
+        for batch, logits in engine.noisy_logits(x, ids, at, _COPIES):
+            clean_class = predicted[batch.image]
             lower = logits.argmax(1)
             with torch.inference_mode():
-                full = exact.model_under(at.noise)(batch.padded)[: len(target)].argmax(1)
-            total += torch.stack(
-                [(lower != full).sum(), (full == target).sum(), (lower == target).sum()]
-            )
-        changed, in_fp32, kept = total.tolist()
+                # The same padded batch: with other sizes, rounding would differ for that reason.
+                full = exact.model_under(at.noise)(batch.padded)[: len(clean_class)].argmax(1)
+            changed_now = (lower != full).sum()
+            kept_fp32_now = (full == clean_class).sum()
+            kept_now = (lower == clean_class).sum()
+            counts += torch.stack([changed_now, kept_fp32_now, kept_now])
+        changed, kept_fp32, kept = counts.tolist()
         what = f"{changed} of {copies} noisy copies ({len(x)} images) change class"
         listener.note(
             f"precision {precision} at {at}: {what}; kept {kept / copies:.1%}, in fp32 "
-            f"{in_fp32 / copies:.1%}"
+            f"{kept_fp32 / copies:.1%}"
         )
-        counts = {
+        effect = {
+            "precision": precision,
+            **at.document(),
             "images": len(x),
             "copies": copies,
             "changed": changed,
-            "kept_fp32": in_fp32,
+            "kept_fp32": kept_fp32,
             "kept": kept,
         }
-        effects.append({"precision": precision, **at.document(), **counts})
+        effects.append(effect)
     return effects

@@ -16,13 +16,15 @@ FLUSH_ROWS = 4096
 """Results that go to disk at once, roughly."""
 CHUNK_SECONDS = 2.0
 """Target time of a chunk's longest step: results go to disk between steps."""
-# pixel values through the network in a chunk of fixed size: 10,000 passes at 3 x 32 x 32
-_STEADY_VALUES = 2**25
-_STEADY_IMAGES = 64
-_GROWTH = 8  # a chunk has at most this many times the images of the last one measured
-_CHUNK_SHARE = (
-    0.5  # of the free memory: images differ, and the C library leaves gaps between blocks
-)
+# A chunk of fixed size passes so many pixel values through the network: 10,000 passes of an image
+# of 3 x 32 x 32.
+_FIXED_SIZE_VALUES = 2**25
+_FIXED_SIZE_IMAGES = 64
+# A chunk has at most this many times the images of the last one that was measured: time and memory
+# need not grow in proportion.
+_GROWTH = 8
+# Of the free memory: images differ, and the C library leaves gaps between blocks.
+_CHUNK_SHARE = 0.5
 
 
 class ChunkSizer:
@@ -30,11 +32,11 @@ class ChunkSizer:
     the last chunk.
 
     The first chunk of each set of tasks is a single image, or as many as fill a pass. Without a
-    device the size depends on the other arguments alone, for models and devices whose rows depend
-    on the rest of the chunk.
+    device the size depends on the other arguments alone. That is for models and devices where the
+    results of an image depend on the rest of its chunk.
 
     Attributes:
-        most: images at most, after failed allocations.
+        most: the largest size; failed allocations lower it.
         least: images that fill a pass; fewer save hardly any time.
         free: bytes for a chunk of images and its passes: half of what is free at the start.
 
@@ -58,34 +60,28 @@ class ChunkSizer:
         limit: int = 0,
         least: int = 1,
     ) -> None:
-        self.most = max(
-            1, min(MOST_IMAGES, FLUSH_ROWS // max(1, sum(len(task.names) for task in tasks)))
-        )
+        # A chunk's results wait in memory until they go to disk.
+        rows_of_image = max(1, sum(len(task.names) for task in tasks))
+        self.most = max(1, min(MOST_IMAGES, FLUSH_ROWS // rows_of_image))
         self.least = min(self.most, least)
+        # By set of tasks: an image that lacks few of them takes little time and memory.
         self._sizes: dict[frozenset[tuple[NoiseLevel, str]], int] = {}
         self._first = self.least
         self._device = device
         if device is not None:
             reset_peak(device)
-            self._before = used(device)
-            self.free = max(
-                0,
-                int(
-                    _CHUNK_SHARE
-                    * (limit - self._before if device.type == "cpu" else free_bytes(device))
-                ),
-            )
+            self._used_before = used(device)
+            free = limit - self._used_before if device.type == "cpu" else free_bytes(device)
+            self.free = max(0, int(_CHUNK_SHARE * free))
         else:
             passes = max((task.cost(classes) for task in tasks), default=1)
-            wanted = _STEADY_VALUES // (max(1, passes) * max(1, values))
-            self._first = max(
-                self.least,
-                min(self.most, _STEADY_IMAGES, 2 ** math.floor(math.log2(max(1, wanted)))),
-            )
+            wanted = _FIXED_SIZE_VALUES // (max(1, passes) * max(1, values))
+            power_of_two = 2 ** math.floor(math.log2(max(1, wanted)))
+            self._first = max(self.least, min(self.most, _FIXED_SIZE_IMAGES, power_of_two))
 
     def next_images(self, tasks: Sequence[Task]) -> int:
         """Number of images for the next chunk."""
-        return min(self.most, self._sizes.get(_key(tasks), self._first))
+        return min(self.most, self._sizes.get(_names_of(tasks), self._first))
 
     def begin(self) -> None:
         """Start measuring a chunk."""
@@ -95,21 +91,24 @@ class ChunkSizer:
     def taken(self, device: torch.device) -> int:
         """Bytes in use at the peak since :meth:`begin`, beyond those in use at the start of the
         run."""
-        return max(1, peak(device) - self._before)
+        return max(1, peak(device) - self._used_before)
 
     def took(self, tasks: Sequence[Task], images: int, longest: float) -> None:
         """Adjust the size to the time and memory of a chunk.
 
         Args:
             tasks: of the chunk.
-            images: number of images; a smaller chunk than asked for (the last of a run) is ignored.
+            images: number of images; a chunk below the current size (the last of a run) is ignored.
             longest: seconds of its longest step.
         """
+        # A smaller chunk says little about the time and the memory of an image in a full one.
         if self._device is None or images < self.next_images(tasks):
             return
-        fitting = images * self.free // self.taken(self._device)
-        quick = max(self.least, int(images * CHUNK_SECONDS / max(longest, 1e-9)))
-        self._sizes[_key(tasks)] = max(1, min(self.most, _GROWTH * images, fitting, quick))
+        # Both in proportion to the last chunk.
+        by_memory = images * self.free // self.taken(self._device)
+        by_time = max(self.least, int(images * CHUNK_SECONDS / max(longest, 1e-9)))
+        size = max(1, min(self.most, _GROWTH * images, by_memory, by_time))
+        self._sizes[_names_of(tasks)] = size
 
     def shrink(self, images: int) -> None:
         """Halve the size from now on: this many images did not fit into memory."""
@@ -117,5 +116,6 @@ class ChunkSizer:
         self.least = min(self.least, self.most)
 
 
-def _key(tasks: Sequence[Task]) -> frozenset[tuple[NoiseLevel, str]]:
+def _names_of(tasks: Sequence[Task]) -> frozenset[tuple[NoiseLevel, str]]:
+    """Noise levels and estimators of the tasks, in any order."""
     return frozenset((task.at, task.label) for task in tasks)

@@ -28,7 +28,7 @@ from robaudit.runs.rows import Row
 from robaudit.text import count
 
 _CLEAN = "clean"  # the name of the clean pass among the steps
-_SECONDS_BETWEEN_SIGNS = 0.2  # of life, within a step
+_PROGRESS_SECONDS = 0.2  # between two reports of progress within a step
 NEEDS_LABELS = "label it, or go by the class predicted without noise (target: predicted)"
 
 Progress = Callable[[Task | None, float], None]
@@ -46,7 +46,8 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Clean:
-    """A sample after the clean pass: label, predicted class, and digest of its pixels."""
+    """A sample after the clean pass: its label, its predicted class, and the digest of its
+    pixels."""
 
     sample_id: str
     label: int | None
@@ -60,13 +61,13 @@ class Step:
 
     Attributes:
         task: None for reading and the clean pass.
-        seconds: how long it took.
+        seconds: how long the step took.
         images: number of images.
-        rows: its results.
-        clean: the samples, from the clean pass.
-        refused: samples that cannot be used, or for which it gave no finite number, by id; later
-            steps leave them out.
-        finished: samples complete after this step.
+        rows: results of the task.
+        clean: samples, after the clean pass.
+        refused: errors of the samples that cannot be used, or for which the task gave no finite
+            number, by id; later steps leave these samples out.
+        finished: ids of the samples that lack nothing after this step.
     """
 
     task: Task | None
@@ -79,7 +80,7 @@ class Step:
 
     @property
     def key(self) -> str:
-        """Its name in the run's record of seconds."""
+        """The name of the step in the run's record of seconds."""
         return _CLEAN if self.task is None else step_name(self.task)
 
 
@@ -100,29 +101,32 @@ def steps(
         where: the data set, for messages.
     """
     started = time.perf_counter()
-    x = torch.stack([sample.pixels.to(engine.model.dtype) for sample in samples]).to(
-        engine.model.device
-    )
+    # (images, channels, height, width), in the precision of the run
+    pixels = torch.stack([sample.pixels.to(engine.model.dtype) for sample in samples])
+    x = pixels.to(engine.model.device)
     labels = torch.tensor([-1 if s.label is None else s.label for s in samples], device=x.device)
     batch = ImageBatch.of(engine, x, ids=[s.id for s in samples], labels=labels)
     finite: list[bool] = batch.logits.isfinite().all(1).tolist()
-    refused = {
-        sample.id: _not_finite(sample, where)
-        for sample, ok in zip(samples, finite, strict=True)
-        if not ok
-    }
-    usable = [sample for sample, ok in zip(samples, finite, strict=True) if ok]
+    refused = dict[str, SampleError]()
+    usable = list[Sample]()
+    for sample, is_finite in zip(samples, finite, strict=True):
+        if is_finite:
+            usable.append(sample)
+        else:
+            refused[sample.id] = _not_finite(sample, where)
     if refused:
         batch = batch.select(torch.tensor(finite, device=x.device))
     predicted: list[int] = batch.predicted.tolist()
-    seconds = time.perf_counter() - started  # without the digests
-    known = [
-        Clean(sample.id, sample.label, target, image_digest(sample))
-        for sample, target in zip(usable, predicted, strict=True)
+    # Before the digests, which are no work of the network.
+    seconds = time.perf_counter() - started
+    clean = [
+        Clean(sample.id, sample.label, predicted_class, image_digest(sample))
+        for sample, predicted_class in zip(usable, predicted, strict=True)
     ]
-    yield Step(None, seconds, len(samples), clean=known, refused=refused)
+    yield Step(None, seconds, len(samples), clean=clean, refused=refused)
     if not usable:
         return
+    # A sample that fails a task stays in the batch for the later ones; its results are ignored.
     broken = set[str]()
     for task in tasks:
         started = time.perf_counter()
@@ -131,22 +135,21 @@ def steps(
         results = task.results(batch)
         rows = list[Row]()
         refused = dict[str, SampleError]()
-        names = task.values
-        for sample, target, values in zip(usable, predicted, results, strict=True):
+        for sample, predicted_class, values in zip(usable, predicted, results, strict=True):
             if sample.id in broken:
                 continue
-            named = list(zip(names, values, strict=True))
-            if bad := next(
-                ((name, result.value) for name, result in named if _unusable(result)), None
-            ):
+            named = list(zip(task.values, values, strict=True))
+            unusable = [(name, result.value) for name, result in named if _unusable(result)]
+            if unusable:
                 broken.add(sample.id)
-                refused[sample.id] = _broken(sample, task, *bad, where)
-            else:
-                rows += [_row_of(sample, target, result, task, name) for name, result in named]
+                refused[sample.id] = _broken(sample, task, *unusable[0], where)
+                continue
+            rows += [_row_of(sample, predicted_class, result, task, name) for name, result in named]
         yield Step(task, time.perf_counter() - started, len(usable), rows=rows, refused=refused)
 
 
 def _not_finite(sample: Sample, where: str) -> SampleError:
+    """The error for a sample whose clean logits are not finite."""
     return SampleError(
         f"{where}: {sample.id}",
         "its clean logits are not finite",
@@ -155,15 +158,17 @@ def _not_finite(sample: Sample, where: str) -> SampleError:
 
 
 def _broken(sample: Sample, task: Task, name: str, value: float, where: str) -> SampleError:
+    """The error for a sample for which a task gave an unusable value."""
     what = f"{name} gave {value} at {task.at}"
     remedy = (
         "logits or gradients are not finite under noise, its class is masked by a logit of -inf, "
+        "or the estimator is broken"
     )
-    remedy += "or the estimator is broken"
     return SampleError(f"{where}: {sample.id}", what, remedy)
 
 
 def _row_of(sample: Sample, predicted: int, result: Result, task: Task, name: str) -> Row:
+    """A result of a task as a row."""
     return Row.of(
         result,
         sample_id=sample.id,
@@ -177,10 +182,11 @@ def _row_of(sample: Sample, predicted: int, result: Result, task: Task, name: st
 
 
 def _unusable(result: Result) -> bool:
-    """Whether the value is not a number that can be stored and averaged, and the estimator did not
-    declare it missing."""
-    declined = math.isnan(result.value) and result.interval.kind is IntervalKind.NO_VALUE
-    return not declined and not -LARGEST < result.value < LARGEST
+    """Whether a value cannot be stored and averaged, although its estimator does not declare it
+    missing."""
+    declared_missing = math.isnan(result.value) and result.interval.kind is IntervalKind.NO_VALUE
+    # The comparison is false for NaN, too.
+    return not declared_missing and not -LARGEST < result.value < LARGEST
 
 
 class Worker:
@@ -209,9 +215,10 @@ class Worker:
         self._data = data
         self._readers = readers
         self._tasks = tasks
-        self._passed = self._due = self._told = (
-            0.0  # in the current step: rows done, rows expected; time of the last report
-        )
+        # Of the current step: rows that went through the network, and rows expected.
+        self._rows_done = 0.0
+        self._rows_expected = 0.0
+        self._last_report = 0.0
 
     @property
     def where(self) -> str:
@@ -230,15 +237,21 @@ class Worker:
     def steps(
         self, chunks: Iterator[Chunk], places: Sequence[int], listener: Listener, progress: Progress
     ) -> Generator[Step]:
-        """Compute the chunks one after the other, reading ahead; together their images are those at
-        ``places``, in order."""
+        """Compute the chunks one after the other; the images are read ahead.
+
+        Args:
+            chunks: of images that lack the same tasks.
+            places: the places of their images, in the order of the chunks.
+            listener: receives notes.
+            progress: called with the current task.
+        """
         progress(None, 0.0)
+        # One reader for all chunks: it reads the images of the next while one is computed.
         with closing(self.read(places)) as images:
             for chunk in chunks:
                 progress(None, 0.0)
-                yield from self.compute(
-                    chunk.tasks, list(islice(images, len(chunk.places))), listener, progress
-                )
+                images_of_chunk = list(islice(images, len(chunk.places)))
+                yield from self.compute(chunk.tasks, images_of_chunk, listener, progress)
 
     def has(self, places: Sequence[int], ids: Sequence[str]) -> bool:
         """Whether the data set has samples of these ids at these places."""
@@ -250,6 +263,7 @@ class Worker:
 
     def read(self, places: Sequence[int]) -> Generator[Read]:
         """Read samples in order, ahead of the caller."""
+        # Four images a thread: a slow image does not stop the others.
         return read_ahead(self._data, places, self._readers, 4 * self._readers)
 
     def compute(
@@ -260,18 +274,20 @@ class Worker:
 
         Raises:
             ModelError: a single image does not fit into memory.
-            DataError: the data set calls a sample by two ids.
+            DataError: the data set gives a sample two ids.
         """
-        checked = [(place, self._checked(place, read)) for place, read in images]
-        refused = {
-            self._data.sample_id(place): read
-            for place, read in checked
-            if isinstance(read, SampleError)
-        }
+        samples = list[Sample]()
+        refused = dict[str, SampleError]()
+        for place, read in images:
+            checked = self._checked(place, read)
+            if isinstance(checked, SampleError):
+                refused[self._data.sample_id(place)] = checked
+            else:
+                samples.append(checked)
         if refused:
             yield Step(None, 0.0, 0, refused=refused)
-        if samples := [read for _, read in checked if isinstance(read, Sample)]:
-            yield from self._fitting(list(tasks), samples, listener, progress)
+        if samples:
+            yield from self._compute_in_memory(list(tasks), samples, listener, progress)
 
     def _checked(self, place: int, read: Sample | SampleError) -> Sample | SampleError:
         """The sample that was read, or the reason it cannot be used: its label is missing or is not
@@ -282,32 +298,38 @@ class Worker:
         if read.label is not None and not 0 <= read.label < self.classes:
             what = f"label {read.label} is out of range: the model has {self.classes} classes"
             return SampleError(where, what, f"labels run from 0 to {self.classes - 1}")
-        if read.label is None and (label := needing_labels(self._tasks)):
-            return SampleError(where, f"has no label, and {label} needs one", NEEDS_LABELS)
+        if read.label is None:
+            estimator = needing_labels(self._tasks)
+            if estimator:
+                return SampleError(where, f"has no label, and {estimator} needs one", NEEDS_LABELS)
+        # Noise is seeded by the id of the sample that was read, rows are looked up by the other.
         if read.id != self._data.sample_id(place):
             what = f"sample {place} has two ids, {read.id!r} and {self._data.sample_id(place)!r}"
             raise DataError(self._data.where, what, "give it one id")
         return read
 
-    def _fitting(
+    def _compute_in_memory(
         self, tasks: list[Task], samples: list[Sample], listener: Listener, progress: Progress
     ) -> Iterator[Step]:
         """Do the tasks, in smaller chunks where the samples do not fit into memory."""
         waiting = [(tasks, samples)]
 
-        def passed(rows: int) -> None:
-            self._passed += rows
+        def count_rows(rows: int) -> None:
+            self._rows_done += rows
             now = time.perf_counter()
-            if now - self._told >= _SECONDS_BETWEEN_SIGNS:
-                self._told = now
-                progress(tasks[0], min(self._passed, self._due))
+            if now - self._last_report >= _PROGRESS_SECONDS:
+                self._last_report = now
+                progress(tasks[0], min(self._rows_done, self._rows_expected))
 
-        with self._engine.counting(passed):
+        with self._engine.counting(count_rows):
             while waiting:
+                # Both lists are changed by _attempt: what is left in them is to be done again.
                 tasks, samples = waiting.pop(0)
-                every = tuple(tasks)
-                images = len(samples)
-                if images > (most := self._sizer.next_images(tasks)):
+                tasks_before = tuple(tasks)
+                images_before = len(samples)
+                most = self._sizer.next_images(tasks)
+                if images_before > most:
+                    # In order: the images of the first part come first.
                     waiting[:0] = [(list(tasks), samples[:most]), (list(tasks), samples[most:])]
                     continue
                 self._sizer.begin()
@@ -316,13 +338,15 @@ class Worker:
                     self._shrink(tasks[0], samples, listener)
                     waiting.insert(0, (tasks, samples))
                 else:
-                    self._sizer.took(every, images, longest)
+                    self._sizer.took(tasks_before, images_before, longest)
 
     def _attempt(
         self, tasks: list[Task], samples: list[Sample], progress: Progress
     ) -> Generator[Step, None, float]:
-        """Do tasks until memory runs out, removing those done and samples that are refused; return
-        the seconds of the longest step."""
+        """Do tasks until memory runs out; return the seconds of the longest step.
+
+        Tasks that are done and samples that are refused are removed from the lists.
+        """
         longest = 0.0
         try:
             self._begin_step(tasks, len(samples), progress)
@@ -336,13 +360,15 @@ class Worker:
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-        return longest  # the traceback kept the tensors alive until here
+        # Outside the handler: the traceback, which keeps the tensors of the attempt alive, is gone
+        # before the caller tries again.
+        return longest
 
     def _begin_step(self, tasks: Sequence[Task], images: int, progress: Progress) -> None:
-        """Announce the first remaining task; the clean pass before it takes no time."""
-        self._passed = 0.0
+        """Announce the first remaining task; the clean pass before it counts as no time."""
+        self._rows_done = 0.0
         if tasks:
-            self._due = cost_of(tasks[0], images, self.classes)
+            self._rows_expected = cost_of(tasks[0], images, self.classes)
             progress(tasks[0], 0.0)
 
     def _shrink(self, task: Task, samples: Sequence[Sample], listener: Listener) -> None:
@@ -351,7 +377,7 @@ class Worker:
         images = len(samples)
         shape = samples[0].pixels.shape
         if self._engine.model.device.type == "cuda":
-            torch.cuda.empty_cache()
+            torch.cuda.empty_cache()  # else the freed blocks may stay too fragmented for the rest
         if images > 1:
             self._sizer.shrink(images)
             listener.note(
@@ -360,9 +386,9 @@ class Worker:
             return
         rows = self._engine.halve(shape)
         if rows is None:
+            size = "x".join(map(str, shape))
             what = (
-                f"{task.label} at {task.at} does not fit into memory with a single image of "
-                f"{'x'.join(map(str, shape))}"
+                f"{task.label} at {task.at} does not fit into memory with a single image of {size}"
             )
             raise ModelError(
                 self._engine.model.name, what, "give it more memory, or use another estimator"

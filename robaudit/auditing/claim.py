@@ -1,7 +1,7 @@
 """Open the files outside a run folder that it names, for `verify` and for pictures of samples.
 
-A run folder is a claim: it may come from a stranger. Nothing it names is downloaded, its code does
-not run without ``--trust``, and an opened file counts only if it has the digest that the run
+A run folder is a claim: it may come from a stranger. Nothing that it names is downloaded, its code
+does not run without ``--trust``, and an opened file counts only if it has the digest that the run
 recorded.
 """
 
@@ -25,19 +25,16 @@ def spec_of(run: Run) -> AuditSpec:
     Raises:
         SpecError: it is invalid.
     """
-    return validated(
-        run.info.spec,
-        Origin(f"{run.path}/run.json, spec", Path(run.info.spec_folder), run.info.name),
-    )
+    # Relative paths in the spec are relative to the folder of the spec, not to the run's.
+    origin = Origin(f"{run.path}/run.json, spec", Path(run.info.spec_folder), run.info.name)
+    return validated(run.info.spec, origin)
 
 
 def without_download(data: BaseDatasetSpec) -> BaseDatasetSpec:
     """The same data set with downloading switched off."""
-    return (
-        data.model_copy(update={"download": False})
-        if "download" in type(data).model_fields
-        else data
-    )
+    if "download" not in type(data).model_fields:
+        return data
+    return data.model_copy(update={"download": False})
 
 
 def column_of_run(run: Run, name: str, data: AuditSpec | None) -> dict[str, str]:
@@ -63,6 +60,7 @@ def noises_of(run: Run, spec: AuditSpec) -> tuple[NoiseProcess, ...]:
     """
     noises = build(spec.noise, spec.base_dir)
     for noise in noises:
+        # The files are read when the noise is built; their digests are those of what was read.
         if noise.digests != run.info.noise_files.get(noise.label, {}):
             raise RunError(
                 str(run.path),

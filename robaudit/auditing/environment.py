@@ -25,31 +25,33 @@ from robaudit.system import text as file_text
 from robaudit.text import clipped, count, printable
 
 _OWN_PACKAGE = "robaudit"
+# Packages that read data and models, or compute values.
 _PACKAGES = (
-    *(
-        _OWN_PACKAGE,
-        "torch",
-        "torchvision",
-        "numpy",
-        "scipy",
-        "scikit-learn",
-        "pillow",
-        "safetensors",
-        "pydantic",
-    ),
-    *("onnxruntime", "timm", "transformers"),
+    _OWN_PACKAGE,
+    "torch",
+    "torchvision",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pillow",
+    "safetensors",
+    "pydantic",
+    "onnxruntime",
+    "timm",
+    "transformers",
 )
 _CPUINFO = Path("/proc/cpuinfo")
-_LONGEST_COMMAND = 2**14  # characters
+_LONGEST_COMMAND = 2**14  # characters; a shell may pass a list of a million files
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _REPRODUCIBLE = (":4096:8", ":16:8")  # the values that torch and cuBLAS document
+# Torch says it in words only, so these follow its messages.
 _NOT_DETERMINISTIC = re.compile(r"([\w.:<>-]+) does not have a deterministic implementation")
 _CUBLAS = re.compile(
     r"deterministic.*not deterministic because it uses cublas", re.DOTALL | re.IGNORECASE
 )
 ALL_CUDA = "cuda:all"
 """All CUDA devices of this machine."""
-_memory: Any = torch.utils.deterministic  # a module with a property
+_memory: Any = torch.utils.deterministic  # a module with a property, which mypy does not know
 
 
 def pick_device(name: str, where: str = "run.device") -> torch.device:
@@ -86,17 +88,17 @@ def pick_devices(name: str, where: str = "run.device") -> list[torch.device]:
             where, f"{name} was requested, but torch finds no CUDA device here", "use cpu or auto"
         )
     devices = torch.cuda.device_count()
-    numbers = (
-        list(range(devices))
-        if name == ALL_CUDA
-        else [int(match[1] or 0) for match in matches if match]
-    )
-    if (beyond := next((number for number in numbers if number >= devices), None)) is not None:
-        there = "use cuda:0" if devices == 1 else f"use cuda:0 to cuda:{devices - 1}"
+    if name == ALL_CUDA:
+        numbers = list(range(devices))
+    else:
+        numbers = [int(match[1] or 0) for match in matches if match]
+    beyond = next((number for number in numbers if number >= devices), None)
+    if beyond is not None:
+        remedy = "use cuda:0" if devices == 1 else f"use cuda:0 to cuda:{devices - 1}"
         raise SpecError(
             where,
             f"cuda:{beyond} was requested, but torch finds {count(devices, 'CUDA device')}",
-            there,
+            remedy,
         )
     if len(set(numbers)) < len(numbers):
         raise SpecError(where, f"{name} names a device twice", "name each device once")
@@ -114,7 +116,9 @@ def device_name(device: torch.device) -> str:
 def processor_name() -> str:
     """The processor's model, as in ``AMD EPYC 7B13``; empty where the machine does not say."""
     match = re.search(r"^model name\s*:(.*)$", file_text(_CPUINFO), re.MULTILINE)
-    name = " ".join((match[1] if match else platform.processor()).split())
+    model = match[1] if match else platform.processor()
+    name = " ".join(model.split())
+    # Some systems give the architecture here, which device_name() has already.
     return "" if name == platform.machine() else name
 
 
@@ -141,19 +145,26 @@ def plugins(spec: AuditSpec) -> dict[str, Plugin]:
     foreign: dict[str, Plugin] = {}
     for name in sorted({entry.name for entry in spec.estimators}):
         package = points[name].dist
-        if package is None or package.name != _OWN_PACKAGE:
-            about, number = (
-                ("unknown", "unknown") if package is None else (package.name, package.version)
-            )
-            foreign[name] = Plugin(
-                package=printable(about), version=printable(number), entry_point=points[name].value
-            )
+        if package is None:
+            package_name = "unknown"
+            package_version = "unknown"
+        elif package.name == _OWN_PACKAGE:
+            continue
+        else:
+            package_name = package.name
+            package_version = package.version
+        foreign[name] = Plugin(
+            package=printable(package_name),
+            version=printable(package_version),
+            entry_point=points[name].value,
+        )
     return foreign
 
 
 def command_line(arguments: Sequence[str]) -> str:
-    """robaudit with these arguments, as it could be typed; what does not print is written as
+    """robaudit with these arguments, as it could be typed; characters that do not print become
     escapes."""
+    # Arguments may be bytes of file names that are not UTF-8.
     text = os.fsencode(shlex.join([_OWN_PACKAGE, *arguments])).decode("utf-8", "backslashreplace")
     return clipped(printable(text), _LONGEST_COMMAND)
 
@@ -161,6 +172,7 @@ def command_line(arguments: Sequence[str]) -> str:
 def image_digest(sample: Sample) -> str:
     """A 128-bit digest (hex) of the pixels as the model receives them."""
     pixels = sample.pixels.detach().cpu().contiguous()
+    # Shape and type are part of it: the same bytes may be another image.
     head = f"{tuple(pixels.shape)}{pixels.dtype}".encode()
     return hashlib.blake2b(head + pixels.numpy().tobytes(), digest_size=16).hexdigest()
 
@@ -170,13 +182,13 @@ def deterministic(on: bool, device: torch.device) -> Iterator[None]:
     """Let torch use deterministic implementations within the block: every run on the same kind of
     device gives the same bits.
 
-    Some of them are slower (atomic sums become sorted ones, cuDNN benchmarks no algorithms). Enter
-    the block before anything runs on CUDA: cuBLAS reads the size of its workspace once, from the
-    environment. Torch's switches are restored at the end; the environment variable stays, because
-    cuBLAS obeys it until the process ends.
+    Some of them are slower: atomic sums become sorted ones, and cuDNN benchmarks no algorithms.
+    Enter the block before anything runs on CUDA: cuBLAS reads the size of its workspace once, from
+    the environment. Torch's switches are restored at the end. The environment variable stays,
+    because cuBLAS obeys it until the process ends.
 
     Args:
-        on: False changes nothing.
+        on: whether to change anything.
         device: where the networks run; the environment variable matters for CUDA only.
 
     Raises:
@@ -186,20 +198,18 @@ def deterministic(on: bool, device: torch.device) -> Iterator[None]:
     if not on:
         yield
         return
-    if (
-        device.type == "cuda"
-        and not torch.cuda.is_initialized()
-        and os.environ.get(_WORKSPACE) not in _REPRODUCIBLE
-    ):
-        os.environ[_WORKSPACE] = _REPRODUCIBLE[0]  # in use already, torch refuses the first product
+    # If CUDA is in use already, the variable comes too late: torch then refuses the first product.
+    in_time = device.type == "cuda" and not torch.cuda.is_initialized()
+    if in_time and os.environ.get(_WORKSPACE) not in _REPRODUCIBLE:
+        os.environ[_WORKSPACE] = _REPRODUCIBLE[0]
     with _switches():
         try:
             yield
         except Exception as error:
-            refusal = explained(error)
-            if refusal is None:
+            user_error = explained(error)
+            if user_error is None:
                 raise
-            raise refusal from error
+            raise user_error from error
 
 
 def explained(error: BaseException) -> ModelError | None:
@@ -207,9 +217,11 @@ def explained(error: BaseException) -> ModelError | None:
     otherwise."""
     cause: BaseException | None = error
     seen: set[int] = set()
+    # Along the chain of causes, which code of a network or a plugin may have closed to a ring.
     while cause is not None and id(cause) not in seen:
         text = str(cause)
-        if match := _NOT_DETERMINISTIC.search(text):
+        match = _NOT_DETERMINISTIC.search(text)
+        if match:
             what = (
                 f"{match[1]}, an operation of the network or of an estimator, has no "
                 "deterministic implementation in torch"
@@ -223,7 +235,9 @@ def explained(error: BaseException) -> ModelError | None:
                 f"set {_WORKSPACE}={_REPRODUCIBLE[0]} before Python starts",
             )
         seen.add(id(cause))
-        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+        # As Python prints it: `raise ... from None` hides the context.
+        context = None if cause.__suppress_context__ else cause.__context__
+        cause = cause.__cause__ or context
     return None
 
 
@@ -236,9 +250,8 @@ def _switches() -> Iterator[None]:
     warn = torch.is_deterministic_algorithms_warn_only_enabled()
     before = cudnn.deterministic, cudnn.benchmark
     try:
-        _memory.fill_uninitialized_memory = (
-            False  # it would write every result twice; a result is never read before it is written
-        )
+        # Filling would write every result twice, and no result is read before it is written.
+        _memory.fill_uninitialized_memory = False
         cudnn.deterministic = True
         cudnn.benchmark = False
         torch.use_deterministic_algorithms(True)

@@ -28,16 +28,19 @@ SPARE = 0.9
 """Planned share of the budget: a machine's speed varies."""
 
 LATEST = 1.5
-"""The share of the budget after which an audit is stopped. Stopped audits cannot be read, so one
+"""The share of the budget after which an audit is stopped. A stopped audit cannot be read, so one
 that is a little late may end."""
 
 WORTH_SAYING = 10.0
 """An audit announces its time only above this many seconds."""
 
-# of timed passes: seconds; the share of the audit; how many full ones at most
-_ENOUGH = 0.3
-_SHARE = 0.05
-_MOST_PASSES = 256
+# The passes that are timed end with the first of these limits.
+_TIMED_SECONDS = 0.3
+_TIMED_SHARE = 0.05  # of the audit
+_MOST_PASSES = 256  # full ones
+# Halvings of the interval that contains the share of the draws: far finer than the draws, which are
+# rounded to two figures.
+_HALVINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Speed:
     Attributes:
         rate: forward passes per second, noise included.
         classes: number of logits.
-        once: labels of noises that never vary, which take a single copy.
+        once: labels of noises that never vary; an estimator takes a single copy of them.
     """
 
     rate: float
@@ -56,7 +59,9 @@ class Speed:
 
     def passes(self, task: Task) -> int:
         """The approximate cost of an image, in forward passes (a backward pass counts as two)."""
-        return 2 if task.at.noise in self.once else task.cost(self.classes)
+        if task.at.noise in self.once:
+            return 2  # the clean image and one copy
+        return task.cost(self.classes)
 
     def expected(self, tasks: Sequence[Task], images: Sequence[int]) -> Expected:
         """The expected time of the tasks, each for its number of images."""
@@ -83,15 +88,17 @@ class Expected:
 
     @property
     def text(self) -> str:
-        """``about 3 min on this machine: 500 images x 1,025 passes at 2,900 passes/s``."""
-        rate = f"{float(f'{self.rate:.2g}'):,.0f}" if self.rate >= 1 else f"{self.rate:.2g}"
+        """The text ``about 3 min on this machine: 500 images x 1,025 passes at 2,900 passes/s``."""
+        rate = f"{self.rate:.2g}"
+        if self.rate >= 1:
+            rate = f"{float(rate):,.0f}"  # two figures, but 2,900 and not 2.9e+03
         passes = f"{count(self.images, 'image')} x {self.passes:,} passes"
         return f"about {duration_text(self.seconds)} on this machine: {passes} at {rate} passes/s"
 
 
 def measure_speed(ready: PreparedAudit, clock: Clock = time.perf_counter) -> Speed:
-    """Time full passes of noisy copies of the first image, for each noise of the audit in turn:
-    briefly for a small audit.
+    """Time full passes of noisy copies of the first image, for each noise of the audit in turn. A
+    small audit is timed only briefly.
 
     Args:
         ready: the audit.
@@ -102,18 +109,15 @@ def measure_speed(ready: PreparedAudit, clock: Clock = time.perf_counter) -> Spe
     x = first.pixels.to(engine.model.device, engine.model.dtype)[None]
     varying = [noise.levels[0] for noise in ready.noises if noise.levels and noise.noise.random]
     levels = varying or [NoiseLevel(None, 0.1, LevelName.SIGMA)]
-    each = 0.0
-    full = engine.rows(first.pixels.shape)
-    share = (
-        _SHARE
-        * len(ready.data)
-        * sum(task.cost(engine.classes) for task in ready.tasks)
-        / len(levels)
-    )
-    copies = min(max(int(share), 2 * full), _MOST_PASSES * full)
+    rows = engine.rows(first.pixels.shape)
+    passes_of_image = sum(task.cost(engine.classes) for task in ready.tasks)
+    share = _TIMED_SHARE * len(ready.data) * passes_of_image / len(levels)
+    # Two full passes at least: the first is not timed.
+    copies = min(max(int(share), 2 * rows), _MOST_PASSES * rows)
+    seconds_of_row = 0.0  # summed over the levels
     for at in levels:
         batches = engine.noisy_logits(x, [first.id], at, copies)
-        next(batches)  # the first pass is slower than the others
+        next(batches)  # slower than the others: kernels are chosen and memory is allocated
         started = clock()
         passed = 0
         spent = 0.0
@@ -121,11 +125,11 @@ def measure_speed(ready: PreparedAudit, clock: Clock = time.perf_counter) -> Spe
             float(logits.sum())  # waits for the device
             passed = passed + len(batch.x)
             spent = clock() - started
-            if spent >= _ENOUGH / len(levels):
+            if spent >= _TIMED_SECONDS / len(levels):
                 break
-        each += max(spent, 1e-9) / passed
+        seconds_of_row += max(spent, 1e-9) / passed
     once = frozenset(noise.label for noise in ready.noises if not noise.noise.random)
-    return Speed(len(levels) / each, engine.classes, once)
+    return Speed(len(levels) / seconds_of_row, engine.classes, once)
 
 
 def lowered(
@@ -149,65 +153,81 @@ def lowered(
         RobauditError: not even one image with so few draws fits.
     """
 
-    def one_image(of: AuditSpec) -> float:
-        return sum(map(speed.passes, tasks_of(of))) / speed.rate
+    def seconds_of_image(of_spec: AuditSpec) -> float:
+        return sum(map(speed.passes, tasks_of(of_spec))) / speed.rate
 
-    low = 0.0
-    high = 1.0
-    fewer = spec
-    if images * one_image(spec) > seconds:
-        fewer = _with_share(spec, 0.0, speed.classes)
-        for _ in range(20):
-            middle = (low + high) / 2
-            tried = _with_share(spec, middle, speed.classes)
-            low, high, fewer = (
-                (middle, high, tried)
-                if images * one_image(tried) <= seconds
-                else (low, middle, fewer)
-            )
-    before = registry.build(spec.estimators)
-    after = registry.build(fewer.estimators)
-    draws = [
-        (label, *(getattr(each, "draws", 0) for each in (estimator, after[label])))
-        for label, estimator in before.items()
-    ]
-    lines = [
-        f"{label}: {before:,} -> {after:,} draws"
-        for label, before, after in draws
-        if after != before
-    ]
-    each = one_image(fewer)
-    if images * each <= seconds:
-        return fewer, lines
-    fitting = int(seconds / each)
-    if fitting < 1:
-        what = (
-            f"one image takes about {duration_text(each)}"
-            if seconds > 0
-            else "the start alone took as long"
+    fewer_draws = spec
+    if images * seconds_of_image(spec) > seconds:
+        fewer_draws = _largest_share_that_fits(
+            spec, speed.classes, lambda tried: images * seconds_of_image(tried) <= seconds
         )
+    lines = _lowered_draws(spec, fewer_draws)
+    one_image = seconds_of_image(fewer_draws)
+    if images * one_image <= seconds:
+        return fewer_draws, lines
+    # The draws are at their minimum: fewer images.
+    fitting = int(seconds / one_image)
+    if fitting < 1:
+        what = "the start alone took as long"
+        if seconds > 0:
+            what = f"one image takes about {duration_text(one_image)}"
         raise RobauditError(
             BUDGET,
             f"is too short: {what}",
             "give it more time, or fewer estimators or noise levels",
         )
-    return _with_images(fewer, fitting), [*lines, f"{images:,} -> {count(fitting, 'image')}"]
+    lines.append(f"{images:,} -> {count(fitting, 'image')}")
+    return _with_images(fewer_draws, fitting), lines
+
+
+def _largest_share_that_fits(
+    spec: AuditSpec, classes: int, fits: Callable[[AuditSpec], bool]
+) -> AuditSpec:
+    """The spec with the largest share of its draws that fits; with the fewest draws if none
+    does."""
+    low = 0.0
+    high = 1.0
+    fitting = _with_share(spec, 0.0, classes)
+    # Bisection: more draws take longer.
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        tried = _with_share(spec, middle, classes)
+        if fits(tried):
+            low = middle
+            fitting = tried
+        else:
+            high = middle
+    return fitting
+
+
+def _lowered_draws(before: AuditSpec, after: AuditSpec) -> list[str]:
+    """A line for each estimator whose number of draws was lowered."""
+    lowered_estimators = registry.build(after.estimators)
+    lines = []
+    for label, estimator in registry.build(before.estimators).items():
+        draws = getattr(estimator, "draws", 0)
+        lowered_draws = getattr(lowered_estimators[label], "draws", 0)
+        if lowered_draws != draws:
+            lines.append(f"{label}: {draws:,} -> {lowered_draws:,} draws")
+    return lines
 
 
 def _with_share(spec: AuditSpec, share: float, classes: int) -> AuditSpec:
     """The spec with this share of the draws."""
     changed = []
-    for entry, estimator in zip(
-        spec.estimators, registry.build(spec.estimators).values(), strict=True
-    ):
-        fewer = _fewer(estimator, share, classes)
-        changed.append(entry if fewer is None else registry.with_draws(entry, fewer))
+    estimators = registry.build(spec.estimators).values()
+    for entry, estimator in zip(spec.estimators, estimators, strict=True):
+        fewer_draws = _fewer_draws(estimator, share, classes)
+        if fewer_draws is None:
+            changed.append(entry)
+        else:
+            changed.append(registry.with_draws(entry, fewer_draws))
     return spec.model_copy(update={"estimators": tuple(changed)})
 
 
-def _fewer(estimator: Estimator, share: float, classes: int) -> int | None:
-    """About this share of an estimator's draws, to two figures; None if it has none, or fewer
-    cost no less."""
+def _fewer_draws(estimator: Estimator, share: float, classes: int) -> int | None:
+    """About this share of an estimator's draws, to two figures; None if it has no draws, or if
+    fewer cost the same."""
     draws = getattr(estimator, "draws", None)
     if not isinstance(draws, int):
         return None
@@ -215,17 +235,14 @@ def _fewer(estimator: Estimator, share: float, classes: int) -> int | None:
     wanted = max(least, int(share * draws))
     step = 10 ** max(0, len(str(wanted)) - 2)
     rounded = max(least, wanted // step * step)
-    for number in (
-        *range(rounded, least - 1, -1),
-        *range(rounded + 1, draws),
-    ):  # an estimator may take multiples of 16 only
+    # The nearest number below that the estimator takes, else above: it may take multiples of 16
+    # only.
+    for number in (*range(rounded, least - 1, -1), *range(rounded + 1, draws)):
         fewer = estimator.having(draws=number)
-        if fewer is not None:
-            return (
-                number
-                if number < draws and fewer.passes(classes) != estimator.passes(classes)
-                else None
-            )
+        if fewer is None:
+            continue
+        is_cheaper = fewer.passes(classes) != estimator.passes(classes)
+        return number if number < draws and is_cheaper else None
     return None
 
 
@@ -233,15 +250,16 @@ def _with_images(spec: AuditSpec, images: int) -> AuditSpec:
     """The spec with its first images if it has a limit or lists ids, otherwise with a random
     subset."""
     dataset = spec.dataset
-    update = dict[str, Any]()
+    changed = dict[str, Any]()
     if dataset.ids is not None:
-        update["ids"] = dataset.ids[:images]
+        changed["ids"] = dataset.ids[:images]
     elif dataset.limit is not None:
-        update["limit"] = images
+        changed["limit"] = images
     else:
+        # Of the same seed, so that it is part of the run's own subset.
         seed = dataset.sample.seed if dataset.sample is not None else 0
-        update["sample"] = SampleSpec(size=images, seed=seed)
-    return spec.model_copy(update={"dataset": dataset.model_copy(update=update)})
+        changed["sample"] = SampleSpec(size=images, seed=seed)
+    return spec.model_copy(update={"dataset": dataset.model_copy(update=changed)})
 
 
 def within_budget(
@@ -268,6 +286,7 @@ def as_begun(spec: AuditSpec, begun: Mapping[str, Any]) -> AuditSpec:
         spec: the requested spec.
         begun: the ``spec`` in the run's run.json.
     """
+    # Not measured again: another speed would give another number of draws, and so another run.
     entries = [EstimatorSpec.model_validate(entry) for entry in begun["estimators"]]
     draws = {
         label: getattr(estimator, "draws", None)
@@ -278,5 +297,5 @@ def as_begun(spec: AuditSpec, begun: Mapping[str, Any]) -> AuditSpec:
         number = draws.get(entry.label)
         changed.append(entry if number is None else registry.with_draws(entry, number))
     chosen_images = {key: begun["dataset"][key] for key in ("limit", "sample", "ids")}
-    dataset = type(spec.dataset).model_validate(spec.dataset.model_dump() | chosen_images)
+    dataset = type(spec.dataset).model_validate({**spec.dataset.model_dump(), **chosen_images})
     return spec.model_copy(update={"estimators": tuple(changed), "dataset": dataset})

@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal, Protocol
 
 from robaudit.auditing.chunk_sizes import FLUSH_ROWS
@@ -21,7 +22,9 @@ from robaudit.settings import BUDGET, OUT
 from robaudit.text import count
 
 OnError = Literal["stop", "skip"]
-_DUE = 1.0  # seconds between two flushes
+# Seconds between two flushes. A kill loses what was computed since the last one, and each flush
+# costs a sync of the disk.
+_DUE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +75,14 @@ class Workers(Protocol):
     def steps(
         self, chunks: Iterator[Chunk], places: Sequence[int], listener: Listener, progress: Progress
     ) -> Generator[Step]:
-        """Compute the chunks, each as soon as a worker is free; when they end, finish those under
-        way.
+        """Compute the chunks, each as soon as a worker is free.
+
+        When the chunks end, those under way are finished.
 
         Args:
             chunks: of images that lack the same tasks.
-            places: the places of all images, in the order of the chunks; there may be fewer chunks.
+            places: the places of all images, in the order of the chunks; an audit that stops early
+                gives fewer chunks.
             listener: receives notes, and says when to stop.
             progress: called with the current task.
         """
@@ -85,15 +90,17 @@ class Workers(Protocol):
 
 
 def task_names(tasks: Sequence[Task]) -> list[TaskName]:
-    """The names of the tasks' results, which are the tasks of the state: one for each value that a
-    task gives of an image."""
-    return [name for task in tasks for name in task.names]
+    """The names of the tasks' results, one for each value that a task gives of an image: the tasks
+    of the state."""
+    return list(chain.from_iterable(task.names for task in tasks))
 
 
 def lacking(state: State, tasks: Sequence[Task]) -> list[int]:
-    """For each task, how many of the unfinished samples lack one of its values."""
-    numbers = iter(state.lacking())
-    return [max(next(numbers) for _ in task.names) for task in tasks]
+    """The number of unfinished samples that lack a value of each task."""
+    # The state counts each value of a task on its own. A task computes all of its values, so the
+    # value that most samples lack sets its number.
+    by_value = iter(state.lacking())
+    return [max(next(by_value) for _ in task.names) for task in tasks]
 
 
 def compute_missing(
@@ -148,130 +155,165 @@ class _Loop:
         self._on_error = on_error
         self._listener = listener
         self._deadline = deadline
-        # not on disk yet; samples that then lack nothing
-        self._new = Flush()
-        self._complete = 0
-        self._since = time.perf_counter()
-        self._digests = dict[str, str]()  # of the pixels of samples without rows on disk
-        self._left = len(state.unfinished)
+        # Results that are not on disk yet, and the number of samples that they complete.
+        self._unwritten = Flush()
+        self._completed_samples = 0
+        self._last_write = time.perf_counter()
+        # Pixel digests of samples without rows on disk: a digest is written with the first row.
+        self._digests = dict[str, str]()
+        self._samples_left = len(state.unfinished)
+        # For the progress: costs in rows through the network.
         classes = workers.classes
-        self._cost = sum(
-            cost_of(task, n, classes) for n, task in zip(lacking(state, tasks), tasks, strict=True)
+        images = lacking(state, tasks)
+        self._total_cost = sum(
+            cost_of(task, number, classes) for number, task in zip(images, tasks, strict=True)
         )
-        self._paid = self._share = 0.0
-        self._doing = ""
-        # of each of the state's tasks
-        self._task_of = [number for number, task in enumerate(tasks) for _ in task.names]
+        self._cost_done = 0.0
+        self._share_shown = 0.0
+        self._activity = ""
+        # The index in `tasks` of each task of the state, which has one for each value.
+        self._task_of_value: list[int] = []
+        for index, task in enumerate(tasks):
+            self._task_of_value += [index] * len(task.names)
 
     def run(self) -> None:
         """Compute and write what is missing; see :func:`compute_missing`."""
         places = self._state.unfinished
-        self._listener.begin(len(self._data), len(self._data) - self._left)
+        self._listener.begin(len(self._data), len(self._data) - self._samples_left)
         try:
+            # Closed in the opposite order: the workers, then the chunks that they take.
             with (
                 closing(self._chunks(places)) as chunks,
                 closing(
-                    self._workers.steps(chunks, places, self._listener, self._progress)
+                    self._workers.steps(chunks, places, self._listener, self._show_progress)
                 ) as steps,
             ):
                 for step in steps:
                     self._take(step)
-                    if self._due():
+                    if self._write_is_due():
                         self._write()
-                        if self._listener.stop_asked() and self._left and self._workers.number == 1:
-                            raise KeyboardInterrupt  # several workers finish their steps first
-                        if self._deadline is not None and self._left:
-                            self._deadline.check(len(self._data) - self._left, len(self._data))
+                        # Only here, where everything that was computed is on disk.
+                        self._stop_if_asked_or_late()
             self._write()
-            if self._left and not self._listener.stop_asked():
+            if self._samples_left and not self._listener.stop_asked():
                 raise ValueError(
-                    f"{self._left} samples were not computed, and no stop was requested"
+                    f"{self._samples_left} samples were not computed, and no stop was requested"
                 )
-            if self._left:
+            if self._samples_left:
                 raise KeyboardInterrupt
         except RunError:
-            raise  # the folder is no longer ours, or cannot be written
+            raise  # without a write: the folder is no longer ours, or cannot be written
         except (KeyboardInterrupt, RobauditError):
             self._write()  # keep what is computed
             raise
         finally:
             self._listener.end()
 
+    def _stop_if_asked_or_late(self) -> None:
+        """End the audit if work is left, and a stop was requested or the time is over.
+
+        Raises:
+            KeyboardInterrupt: the listener asked to stop.
+            RobauditError: the time is over.
+        """
+        if not self._samples_left:
+            return
+        # Several workers finish their steps first: see RayWorkers.steps.
+        if self._listener.stop_asked() and self._workers.number == 1:
+            raise KeyboardInterrupt
+        if self._deadline is not None:
+            self._deadline.check(len(self._data) - self._samples_left, len(self._data))
+
     def _chunks(self, places: Sequence[int]) -> Generator[Chunk]:
         """Consecutive images that lack the same tasks, as many at a time as the workers say."""
         current = list[int]()
-        lacked = tuple[Task, ...]()
+        current_tasks = tuple[Task, ...]()
         for place in places:
-            tasks = tuple(
-                self._tasks[number]
-                for number in dict.fromkeys(
-                    self._task_of[name] for name in self._state.missing(place)
-                )
-            )
-            if current and (tasks != lacked or len(current) >= self._workers.next_images(tasks)):
-                yield Chunk(lacked, tuple(current))
+            tasks = self._missing_tasks(place)
+            # The number is asked for again with each image: it follows from the last chunk that was
+            # measured, and that may just have been computed.
+            if current and (
+                tasks != current_tasks or len(current) >= self._workers.next_images(tasks)
+            ):
+                yield Chunk(current_tasks, tuple(current))
                 current = []
-            lacked = tasks
+            current_tasks = tasks
             current.append(place)
         if current:
-            yield Chunk(lacked, tuple(current))
+            yield Chunk(current_tasks, tuple(current))
 
-    def _progress(self, task: Task | None, cost: float) -> None:
+    def _missing_tasks(self, place: int) -> tuple[Task, ...]:
+        """The tasks that a sample lacks, in order."""
+        indices = dict.fromkeys(self._task_of_value[value] for value in self._state.missing(place))
+        return tuple(self._tasks[index] for index in indices)
+
+    def _show_progress(self, task: Task | None, cost: float) -> None:
         """Show what is done, and progress within the steps that are being computed."""
-        what = "reading images" if task is None else task.text
-        if what != self._doing:
-            self._doing = what
-            self._listener.doing(what)
-        if self._cost:
-            # a clean pass counts towards the first task
-            self._share = max(self._share, min(1.0, (self._paid + cost) / self._cost))
-            self._listener.working(self._share)
+        activity = "reading images" if task is None else task.text
+        if activity != self._activity:
+            self._activity = activity
+            self._listener.doing(activity)
+        if self._total_cost:
+            # A clean pass counts towards the first task. Costs are approximate, so the share could
+            # run backwards or beyond 1.
+            share = min(1.0, (self._cost_done + cost) / self._total_cost)
+            self._share_shown = max(self._share_shown, share)
+            self._listener.working(self._share_shown)
 
     def _take(self, step: Step) -> None:
+        """Add the results of a step to those that go to disk next.
+
+        Raises:
+            SampleError: a sample is unusable, and ``on_error`` is "stop".
+            RunError: a sample differs from its existing rows.
+        """
+        unwritten = self._unwritten
         for sample_id, error in step.refused.items():
             if self._on_error == "stop":
                 raise error.or_skip()
             self._listener.warn(f"skipped {error}")
-            self._new.skipped.append(
-                Skip(
-                    sample_id=sample_id,
-                    reason=str(error),
-                    task=None if step.task is None else step.task.names[0],
-                )
-            )
+            task = None if step.task is None else step.task.names[0]
+            unwritten.skipped.append(Skip(sample_id=sample_id, reason=str(error), task=task))
             self._digests.pop(sample_id, None)
         if step.refused:
-            self._new.rows = [row for row in self._new.rows if row.sample_id not in step.refused]
+            # A skipped sample has no rows. Those that are on disk already are left out on reading.
+            unwritten.rows = [row for row in unwritten.rows if row.sample_id not in step.refused]
         for sample in step.clean:
             self._refuse_another(sample)
             self._digests[sample.sample_id] = sample.digest
-        self._new.rows += step.rows
-        self._new.seconds[step.key] = self._new.seconds.get(step.key, 0.0) + step.seconds
-        self._complete += len(step.finished) + len(step.refused)
+        unwritten.rows += step.rows
+        unwritten.seconds[step.key] = unwritten.seconds.get(step.key, 0.0) + step.seconds
+        self._completed_samples += len(step.finished) + len(step.refused)
         if step.task is not None:
-            self._paid += cost_of(step.task, step.images, self._workers.classes)
-            self._progress(step.task, 0.0)
+            self._cost_done += cost_of(step.task, step.images, self._workers.classes)
+            self._show_progress(step.task, 0.0)
 
-    def _due(self) -> bool:
+    def _write_is_due(self) -> bool:
         """Whether there are results that should go to disk now."""
-        results = len(self._new.rows) + len(self._new.skipped)
-        return bool(results) and (
-            time.perf_counter() - self._since >= _DUE or results >= FLUSH_ROWS
-        )
+        results = len(self._unwritten.rows) + len(self._unwritten.skipped)
+        if not results:
+            return False
+        late = time.perf_counter() - self._last_write >= _DUE
+        return late or results >= FLUSH_ROWS
 
     def _write(self) -> None:
         """Write the results so far to disk."""
-        new = self._new
-        complete = self._complete
-        self._new = Flush()
-        self._complete = 0
-        self._since = time.perf_counter()
-        if new.rows or new.skipped:
-            known = dict.fromkeys(row.sample_id for row in new.rows)
-            new.images = {name: self._digests.pop(name) for name in known if name in self._digests}
-            self._state.write(new)
-            self._left -= complete
-            self._listener.advance(complete)
+        flush = self._unwritten
+        completed_samples = self._completed_samples
+        # Emptied before the write: an interrupt may come after the commit, and the write that
+        # follows it in run() would count skips and seconds twice.
+        self._unwritten = Flush()
+        self._completed_samples = 0
+        self._last_write = time.perf_counter()
+        if flush.rows or flush.skipped:
+            sample_ids = dict.fromkeys(row.sample_id for row in flush.rows)
+            flush.images = {
+                name: self._digests.pop(name) for name in sample_ids if name in self._digests
+            }
+            self._state.write(flush)
+            # Only what is on disk counts as done.
+            self._samples_left -= completed_samples
+            self._listener.advance(completed_samples)
 
     def _refuse_another(self, sample: Clean) -> None:
         """Refuse a sample whose image, label or prediction differs from its existing rows.
@@ -279,19 +321,16 @@ class _Loop:
         Raises:
             RunError: the data, the model's code or the machine has changed.
         """
-        before, rows = self._state.known(sample.sample_id)
+        recorded_digest, recorded_classes = self._state.known(sample.sample_id)
         where = f"{self._data.where}: {sample.sample_id}"
-        if before not in (None, sample.digest):
+        if recorded_digest not in (None, sample.digest):
             raise AnotherRunError(
                 where, "this image has changed since the run began", "choose another " + OUT
             )
-        for label, then in rows - {(sample.label, sample.predicted)}:
-            same = label == sample.label
-            what = (
-                f"was predicted {then} and is {sample.predicted}"
-                if same
-                else f"the label was {label} and is {sample.label}"
-            )
+        for label, predicted in recorded_classes - {(sample.label, sample.predicted)}:
+            what = f"the label was {label} and is {sample.label}"
+            if label == sample.label:
+                what = f"was predicted {predicted} and is {sample.predicted}"
             raise RunError(
                 where,
                 what,

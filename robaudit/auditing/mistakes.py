@@ -18,23 +18,26 @@ from robaudit.models.logits import LogitModel
 from robaudit.spec.model import IN_MEMORY
 from robaudit.spec.presets import LIKELY, NORMALISATIONS, hint
 
-_FEWEST_LABELLED = 20  # whose accuracy says something
-# images on which every change is tried; only the best, or so close to it, are tried on all
+_FEWEST_LABELLED = 20  # of fewer images the accuracy says little
+# Every change is tried on the first images; on all, only those that are correct on as many as the
+# best, or on two fewer.
 _FIRST = 32
 _TIED = 2
-# a correction gains as much accuracy at least; of all tests of a kind together
-_LEAST_GAIN = 0.03
-_LEVEL = 0.02
-# the latter relative
+_LEAST_GAIN = 0.03  # of accuracy, by a correction
+_LEVEL = 0.02  # of significance, of all tests of a kind together
+_CHANCE = 0.01  # probability of so many hits by chance, above which the accuracy is no better
+# Normalisations that differ by less, in the mean and relatively in the std, have almost the same
+# accuracy: ImageNet's and CIFAR-10's do.
 _NEAR_MEAN = 0.05
 _NEAR_STD = 0.2
 _MOST_SHOWN = 3  # labels of a permutation
 _MAJORITY = 0.5
 
 PixelMap = Callable[[Tensor], Tensor]
+"""A change of pixels (n, channels, height, width)."""
 Predictor = Callable[[int], Tensor]
-"""The classes predicted for so many of the first images (n,), with a change; -1 where there is
-none."""
+"""Predicts the classes (n,) of the first n images, with a change; -1 for an image that cannot be
+changed."""
 Correction = tuple[float, str]
 """A correction that raises accuracy: the accuracy with it, and its text, to follow "but 93.0%
 with"."""
@@ -63,8 +66,8 @@ def accuracy_warnings(
     predict: Callable[[Tensor], Tensor],
     others: Sequence[Preparation] = (),
 ) -> Iterator[str]:
-    """At most one warning: a common mistake would explain the clean accuracy, or it is no better
-    than chance.
+    """At most one warning: a common mistake would explain the clean accuracy, or the accuracy is no
+    better than chance.
 
     Args:
         model: the network.
@@ -80,51 +83,63 @@ def accuracy_warnings(
     n = len(labels)
     right = predicted == labels
     if n < _FEWEST_LABELLED:
-        yield from _unapplied(model)
+        yield from _other_timm_normalisation(model)
         return
-    says = f"{model.name}: clean accuracy is {int(right.sum()) / n:.1%} on {n} images"
-    own = _of_timm(model)
-    ways = others if own is None else (*others, own)
-    changes = [*_prepared(model, images, predict, ways), *_changed(model, images.x, predict)]
+    statement = f"{model.name}: clean accuracy is {int(right.sum()) / n:.1%} on {n} images"
+    own = _normalisation_of_timm(model)
+    preparations = others if own is None else (*others, own)
+    changes = [
+        *_prepared(model, images, predict, preparations),
+        *_changed(model, images.x, predict),
+    ]
     corrections = [*_by_images(changes, labels, right), *_by_labels(labels, predicted)]
     if corrections:
         accuracy, text = max(corrections, key=itemgetter(0))
-        yield f"{says}, but {accuracy:.1%} with {text}"
-    elif float(binom.sf(int(right.sum()) - 1, n, 1 / classes)) > 0.01:
-        yield f"{says}, no better than chance; check labels, head, mean and std"
+        yield f"{statement}, but {accuracy:.1%} with {text}"
+        return
+    # P[hits >= right] for guesses: hits are binomial with p = 1 / classes.
+    by_chance = float(binom.sf(int(right.sum()) - 1, n, 1 / classes))
+    if by_chance > _CHANCE:
+        yield f"{statement}, no better than chance; check labels, head, mean and std"
 
 
-def _of_timm(model: LogitModel) -> Preparation | None:
-    """The normalisation in the timm configuration of a network in memory; None if it has none, or
-    none that differs."""
+def _normalisation_of_timm(model: LogitModel) -> Preparation | None:
+    """The normalisation in the timm configuration of a network in memory; None without one, or if
+    it is close to the one that is applied."""
     config = getattr(model.network, "pretrained_cfg", None)
-    if (
-        model.format != IN_MEMORY
-        or not isinstance(config, Mapping)
-        or not config.get("mean")
-        or not config.get("std")
-    ):
+    # The spec takes the configuration of networks that it names.
+    if model.format != IN_MEMORY or not isinstance(config, Mapping):
+        return None
+    if not config.get("mean") or not config.get("std"):
         return None
     mean = tuple(config["mean"])
     std = tuple(config["std"])
-    own_mean, own_std = (model.mean.new_tensor(values)[:, None, None] for values in (mean, std))
+    own_mean = _per_channel(model, mean)
+    own_std = _per_channel(model, std)
     if _close(own_mean, own_std, model.mean, model.std):
         return None
     return Preparation(f"mean: {list(mean)}, std: {list(std)} (its timm configuration)", mean, std)
 
 
-def _unapplied(model: LogitModel) -> Iterator[str]:
-    """Warn when a network in memory has another normalisation in its timm configuration than the
-    one that is applied."""
-    own = _of_timm(model)
+def _per_channel(model: LogitModel, values: Sequence[float]) -> Tensor:
+    """Values of channels as a tensor (channels, 1, 1), like the model's own."""
+    return model.mean.new_tensor(values)[:, None, None]
+
+
+def _other_timm_normalisation(model: LogitModel) -> Iterator[str]:
+    """The warning that a network in memory has another normalisation in its timm configuration than
+    the one that is applied."""
+    own = _normalisation_of_timm(model)
     if own is None:
         return
-    applied = [
-        f"{key}: {[round(value, 4) for value in getattr(model, key).flatten().tolist()]}"
-        for key in ("mean", "std")
-    ]
-    none = not bool((model.mean != 0).any()) and not bool((model.std != 1).any())
-    what = "no mean and std are applied" if none else f"{' and '.join(applied)} are applied"
+    applied = []
+    for key in ("mean", "std"):
+        values = getattr(model, key).flatten().tolist()
+        applied.append(f"{key}: {[round(value, 4) for value in values]}")
+    none_applied = not bool((model.mean != 0).any()) and not bool((model.std != 1).any())
+    what = f"{' and '.join(applied)} are applied"
+    if none_applied:
+        what = "no mean and std are applied"
     yield (
         f"{model.name}: {what}, but its timm configuration has mean: {list(own.mean)}, std: "
         f"{list(own.std)}"
@@ -132,16 +147,23 @@ def _unapplied(model: LogitModel) -> Iterator[str]:
 
 
 def _better(right: Tensor, other: Tensor, tests: int) -> bool:
-    """Whether a correction classifies more images as labelled: by enough, and significantly
-    (McNemar's exact test, one-sided)."""
+    """Whether a correction classifies enough more images as labelled, and significantly so.
+
+    Args:
+        right: whether an image is classified as labelled without the correction (n,).
+        other: the same, with it (n,).
+        tests: number of corrections that are tested.
+    """
     from scipy.stats import binom
 
     gained = int((other & ~right).sum())
     lost = int((right & ~other).sum())
-    return (
-        gained - lost >= _LEAST_GAIN * len(right)
-        and float(binom.sf(gained - 1, gained + lost, 0.5)) < _LEVEL / tests
-    )
+    if gained - lost < _LEAST_GAIN * len(right):
+        return False
+    # McNemar's exact test, one-sided: without an effect, each image that changes is as likely
+    # gained as lost. Bonferroni for the number of tests.
+    p_value = float(binom.sf(gained - 1, gained + lost, 0.5))
+    return p_value < _LEVEL / tests
 
 
 def _by_images(
@@ -161,16 +183,19 @@ def _by_images(
     def hits(predict: Predictor, images: int) -> Tensor:
         try:
             classes = predict(images)
-        except ModelError:
+        except ModelError:  # the network refuses images of that size
             return torch.zeros(images, dtype=torch.bool)
         return classes == labels[:images]
 
     scores = [int(hits(predict, min(_FIRST, len(right))).sum()) for _, predict in changes]
-    # a gain of a few percent hardly shows on the first
+    # A gain of a few percent hardly shows on the first images, so one hit less is allowed.
     least = max(int(right[:_FIRST].sum()) - 1, max(scores) - _TIED)
     for (text, predict), score in zip(changes, scores, strict=True):
-        if score >= least and _better(right, changed := hits(predict, len(right)), len(changes)):
-            yield float(changed.double().mean()), text
+        if score < least:
+            continue
+        with_change = hits(predict, len(right))
+        if _better(right, with_change, len(changes)):
+            yield float(with_change.double().mean()), text
 
 
 def _changed(
@@ -195,20 +220,18 @@ def _prepared(
 
     def with_preparation(other: Preparation, number: int) -> Tensor:
         ids = images.ids[:number]
-        pixels = (
-            dict(zip(ids, images.x, strict=False))
-            if other.dataset is None
-            else other.dataset.pixels(ids)
-        )
-        mean, std = (
-            own if not values else own.new_tensor(values)[:, None, None]
-            for own, values in ((model.mean, other.mean), (model.std, other.std))
-        )
+        if other.dataset is None:
+            pixels = dict(zip(ids, images.x, strict=False))
+        else:
+            pixels = other.dataset.pixels(ids)
+        mean = _per_channel(model, other.mean) if other.mean else model.mean
+        std = _per_channel(model, other.std) if other.std else model.std
         change = _normalised(model, mean, std)
         classes = torch.full((len(ids),), -1)
-        read = [index for index, name in enumerate(ids) if name in pixels]
-        for start in range(0, len(read), _FIRST):
-            part = read[start : start + _FIRST]
+        # Prepared in another way, some images may be unreadable.
+        readable = [index for index, name in enumerate(ids) if name in pixels]
+        for start in range(0, len(readable), _FIRST):
+            part = readable[start : start + _FIRST]
             x = torch.stack([pixels[ids[index]] for index in part]).to(images.x)
             classes[part] = predict(change(x))
         return classes
@@ -222,70 +245,82 @@ def _changes(model: LogitModel, channels: int) -> list[tuple[str, PixelMap]]:
     changes: list[tuple[str, PixelMap]] = [("inverted pixels (1 - x)", lambda x: 1 - x)]
     if channels == 3:
         changes.append(("red and blue swapped (RGB/BGR)", lambda x: x.flip(1)))
-    normalisations = {
+    # Mean and std by text.
+    normalisations: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
         "no mean and std (is the normalisation inside the model?)": ((0.0,), (1.0,)),
         "pixels times 255 (mean: 0, std: 0.00392157)": ((0.0,), (1 / 255,)),
-        **{
-            hint(name): NORMALISATIONS[name]
-            for name in LIKELY
-            if len(NORMALISATIONS[name][0]) == channels or name == "half"
-        },
     }
-    for text, values in normalisations.items():
-        mean, std = (model.mean.new_tensor(value)[:, None, None] for value in values)
+    for name in LIKELY:
+        # "half", (x - 0.5) / 0.5, is usual for any number of channels.
+        if len(NORMALISATIONS[name][0]) == channels or name == "half":
+            normalisations[hint(name)] = NORMALISATIONS[name]
+    for text, (mean_values, std_values) in normalisations.items():
+        mean = _per_channel(model, mean_values)
+        std = _per_channel(model, std_values)
         if not _close(mean, std, model.mean, model.std):
             changes.append((text, _normalised(model, mean, std)))
     return changes
 
 
 def _close(mean: Tensor, std: Tensor, other_mean: Tensor, other_std: Tensor) -> bool:
-    """Whether two normalisations are so close (as ImageNet's and CIFAR-10's are) that accuracy
-    hardly depends on the choice."""
-    return bool((mean - other_mean).abs().max() < _NEAR_MEAN) and bool(
-        (std / other_std - 1).abs().max() < _NEAR_STD
-    )
+    """Whether two normalisations are so close that accuracy hardly depends on the choice."""
+    means_close = bool((mean - other_mean).abs().max() < _NEAR_MEAN)
+    stds_close = bool((std / other_std - 1).abs().max() < _NEAR_STD)
+    return means_close and stds_close
 
 
 def _normalised(model: LogitModel, mean: Tensor, std: Tensor) -> PixelMap:
     """Map pixels so that the model's own normalisation then has the effect of this one."""
+    # The model computes (x' - model.mean) / model.std, which is then (x - mean) / std.
     return lambda x: (x - mean) / std * model.std + model.mean
 
 
 def _by_labels(labels: Tensor, predicted: Tensor) -> Iterator[Correction]:
-    """A permutation of the classes that explains the accuracy.
-
-    It is fitted on every other image of each class and measured on the rest, so that it cannot fit
-    noise. It must be right on most of them: the classes of an unrelated data set also fit some
-    permutation.
-    """
-    from scipy.optimize import linear_sum_assignment
-
+    """A permutation of the classes that explains the accuracy."""
     if int(labels.min()) == int(labels.max()):
         return  # any permutation fits a single label
+    # Fitted on every other image of each class and measured on the rest, so that it cannot fit
+    # noise.
     by_class = labels.argsort(stable=True)
     fitted = by_class[::2]
     rest = by_class[1::2]
-    seen = np.union1d(labels.numpy(), predicted.numpy())
-    hits = np.zeros((len(seen), len(seen)))
-    np.add.at(
-        hits,
-        (
-            np.searchsorted(seen, labels[fitted].numpy()),
-            np.searchsorted(seen, predicted[fitted].numpy()),
-        ),
-        1.0,
-    )
-    # ties keep the label's own class
-    rows, columns = linear_sum_assignment(hits + np.eye(len(seen)) / (2 * len(seen)), maximize=True)
-    order = {
-        int(seen[row]): int(seen[column])
-        for row, column in zip(rows, columns, strict=True)
-        if hits[row].any()
-    }
+    class_of = _best_permutation(labels[fitted], predicted[fitted], torch.cat([labels, predicted]))
     right = predicted == labels
-    reordered = predicted == torch.tensor([order.get(label, label) for label in labels.tolist()])
+    permuted = torch.tensor([class_of.get(label, label) for label in labels.tolist()])
+    reordered = predicted == permuted
     accuracy = float(reordered[rest].double().mean())
+    # Right on most images: the classes of an unrelated data set also fit some permutation.
     if accuracy > _MAJORITY and _better(right[rest], reordered[rest], 2):
-        pairs = [f"{label}->{to}" for label, to in sorted(order.items()) if label != to]
-        shown = ", ".join(pairs[:_MOST_SHOWN]) + (", ..." if len(pairs) > _MOST_SHOWN else "")
+        pairs = [f"{label}->{to}" for label, to in sorted(class_of.items()) if label != to]
+        shown = ", ".join(pairs[:_MOST_SHOWN])
+        if len(pairs) > _MOST_SHOWN:
+            shown += ", ..."
         yield accuracy, f"the labels permuted ({shown}): check the order of the classes"
+
+
+def _best_permutation(labels: Tensor, predicted: Tensor, classes: Tensor) -> dict[int, int]:
+    """The permutation of classes under which most predictions agree with the labels.
+
+    Args:
+        labels, predicted: of the images to fit (n,).
+        classes: all classes that may occur, in any order.
+
+    Returns:
+        The class of each label that occurs.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    known = np.unique(classes.numpy())
+    hits = np.zeros((len(known), len(known)))  # images by label and predicted class
+    label_rows = np.searchsorted(known, labels.numpy())
+    predicted_columns = np.searchsorted(known, predicted.numpy())
+    np.add.at(hits, (label_rows, predicted_columns), 1.0)
+    # The bonuses of all labels are half an image together: they only decide between ties, where a
+    # label keeps its own class.
+    bonus = np.eye(len(known)) / (2 * len(known))
+    rows, columns = linear_sum_assignment(hits + bonus, maximize=True)
+    class_of = {}
+    for row, column in zip(rows, columns, strict=True):
+        if hits[row].any():
+            class_of[int(known[row])] = int(known[column])
+    return class_of

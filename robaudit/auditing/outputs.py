@@ -38,12 +38,13 @@ from robaudit.text import distinct
 
 
 def first_info(audit: CheckedAudit, **more: Any) -> RunInfo:
-    """The contents of run.json that are known before the first row; ``more``: other fields of
-    it."""
+    """The contents of run.json that are known before the first row; ``more``: further fields."""
     spec = audit.spec
     data = audit.data
     document = spec.document()
     names = data.class_names
+    # A name that several classes share gets the index of the class.
+    class_names = None if names is None else list(distinct(names))
     return RunInfo(
         schema_version=SCHEMA_VERSION,
         status="running",
@@ -54,9 +55,7 @@ def first_info(audit: CheckedAudit, **more: Any) -> RunInfo:
         base_identity=base_identity(document),
         seed=spec.run.seed,
         **audit.info.model_dump(exclude_unset=True),
-        data=DataInfo(
-            where=data.where, class_names=None if names is None else list(distinct(names))
-        ),
+        data=DataInfo(where=data.where, class_names=class_names),
         noise=_noise_description(spec),
         plugins=plugins(spec),
         **more,
@@ -68,77 +67,82 @@ def history(
 ) -> dict[str, Any]:
     """The start of the run and all its sessions, including this one."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    several = {"workers": workers} if workers > 1 else {}
+    # Unset fields are omitted from run.json: a single worker is not mentioned.
+    optional = {"workers": workers} if workers > 1 else {}
     session = Session(
         started=now,
         command=command,
         device=device,
         robaudit=versions()["robaudit"] or "",
-        **several,
+        **optional,
     )
-    before = [] if old is None else old.sessions
+    earlier_sessions = [] if old is None else old.sessions
     return {
         "started": now if old is None else old.started,
         "command": command,
-        "sessions": [*before, session],
+        "sessions": [*earlier_sessions, session],
     }
 
 
 def _noise_description(spec: AuditSpec) -> str:
     """How noise and normalisation are applied, as every report prints it."""
     model = spec.model
-    normal = (
-        f"mean {_listed(model.mean)} and std {_listed(model.std)} applied after it"
-        if model.mean or model.std
-        else "no mean/std applied after it"
-    )
+    normalisation = "no mean/std applied after it"
+    if model.mean or model.std:
+        normalisation = f"mean {_listed(model.mean)} and std {_listed(model.std)} applied after it"
     noises = "; ".join(_described(noise) for noise in spec.noise) or "none"
-    return f"{noises}; {normal}"
+    return f"{noises}; {normalisation}"
 
 
 def _described(noise: NoiseSpec) -> str:
     """A noise in a few words: "gaussian noise added to pixels in [0, 1], not clipped" for the usual
     one."""
     if noise.kind == GAUSSIAN:
-        return (
-            f"{noise.label} noise added to pixels in [0, 1], "
-            f"{'then clipped to [0, 1]' if noise.clip else 'not clipped'}"
-        )
-    options = [
-        *(f"{key} {value}" for key, value in noise.options.items()),
-        *(["clipped to [0, 1]"] if noise.clip else []),
-    ]
-    named = noise.label if noise.label == noise.kind else f"{noise.label} ({noise.kind})"
-    return f"{named} on pixels in [0, 1]" + (f", {', '.join(options)}" if options else "")
+        clipping = "then clipped to [0, 1]" if noise.clip else "not clipped"
+        return f"{noise.label} noise added to pixels in [0, 1], {clipping}"
+    name = noise.label if noise.label == noise.kind else f"{noise.label} ({noise.kind})"
+    parts = [f"{name} on pixels in [0, 1]"]
+    parts += [f"{key} {value}" for key, value in noise.options.items()]
+    if noise.clip:
+        parts.append("clipped to [0, 1]")
+    return ", ".join(parts)
 
 
 def _listed(values: tuple[float, ...]) -> str:
-    return "[" + ", ".join(f"{v:.4g}" for v in values) + "]" if values else "none"
+    """Numbers as a list, to four digits."""
+    if not values:
+        return "none"
+    return "[" + ", ".join(f"{value:.4g}" for value in values) + "]"
 
 
 class _Tally:
     """Accumulates totals, columns and reviews of fits in one pass over a run's results.
 
     Attributes:
-        results: the rows as columns.
-        few: the rows themselves, without the bits of their votes, as long as they are few enough to
-            be held in memory; else None.
+        table_builder: collects the rows as columns.
+        rows_in_memory: the rows themselves, without the bits of their votes; None once they are too
+            many.
     """
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.quantities = {task.estimator.quantity.name: task.estimator.quantity for task in tasks}
-        self.results = TableBuilder()
-        self.few: list[Row] | None = []
-        reviews = {
-            at_and_name: task.estimator.review() for task in tasks for at_and_name in task.names
-        }
-        self.reviews: dict[tuple[NoiseLevel, str], Review] = {
-            key: review for key, review in reviews.items() if review is not None
-        }
-        # they share the passes of the first
-        self.further = {name for task in tasks for name in task.names[1:]}
-        self.samples = self.labelled = self.rows = self.forwards = self.backwards = 0
-        self.digest = hashlib.sha256()
+        self.table_builder = TableBuilder()
+        self.rows_in_memory: list[Row] | None = []
+        self.reviews: dict[tuple[NoiseLevel, str], Review] = {}
+        # Further values of a task share the passes of the first, which are counted once.
+        self._sharing_passes: set[tuple[NoiseLevel, str]] = set()
+        for task in tasks:
+            for name in task.names:
+                review = task.estimator.review()
+                if review is not None:
+                    self.reviews[name] = review
+            self._sharing_passes.update(task.names[1:])
+        self.samples = 0
+        self.labelled = 0
+        self.rows = 0
+        self.forwards = 0
+        self.backwards = 0
+        self.digest = hashlib.sha256()  # over ids, pixels and labels
         self._characters = 0
 
     def add(self, sample: SampleResults) -> None:
@@ -146,30 +150,33 @@ class _Tally:
         first = sample.rows[0]
         self.samples += 1
         self.labelled += first.label is not None
+        # ASCII's unit and record separators: no two lists of samples give the same bytes.
         self.digest.update(f"{first.sample_id}\x1f{sample.digest}\x1f{first.label}\x1e".encode())
         for row in sample.rows:
             self._add(row)
+        # The same limit as for reading: see read_run.
         self._characters += sum(map(len, sample.lines))
         if self._characters > SMALL:
-            self.few = None
-        elif self.few is not None:
-            self.few += map(without_bits, sample.rows)
+            self.rows_in_memory = None
+        elif self.rows_in_memory is not None:
+            self.rows_in_memory += map(without_bits, sample.rows)
 
     def warnings(self) -> list[str]:
-        """The warnings of the reviews of all fits at one noise level."""
-        return [
-            text
-            for (at, name), review in self.reviews.items()
-            for text in review.warnings(name, at)
-        ]
+        """The warnings of all reviews."""
+        texts: list[str] = []
+        for (at, name), review in self.reviews.items():
+            texts += review.warnings(name, at)
+        return texts
 
     def _add(self, row: Row) -> None:
+        """Count a row."""
         self.rows += 1
-        if (row.at, row.estimator) not in self.further:
+        name = (row.at, row.estimator)
+        if name not in self._sharing_passes:
             self.forwards += row.forwards
             self.backwards += row.backwards
-        self.results.add(row)
-        review = self.reviews.get((row.at, row.estimator))
+        self.table_builder.add(row)
+        review = self.reviews.get(name)
         if review is not None:
             review.add(row, row.predicted)
 
@@ -186,7 +193,7 @@ def finish(
     the run complete.
 
     Args:
-        folder: the run's.
+        folder: of the run.
         info: the contents of run.json so far.
         results: the results of every sample, in order.
         skips: the samples that were skipped, in order.
@@ -202,11 +209,15 @@ def finish(
     tally = _Tally(tasks)
     skipped = list(skips)
     with ExitStack() as files:
+        # Each is written beside its place. At the end of the block, when all three are whole, they
+        # are synced and renamed one after the other.
         csv, json, summary = (
             files.enter_context(writing(folder.path / name, folder.guard)) for name in OUTPUTS
         )
         _write_rows(results, tally, csv, json, info.data.class_names)
         if not tally.rows:
+            # An error within the block: nothing is renamed. The run.json of a complete run stays
+            # that of its outputs.
             if not folder.info().complete:
                 folder.write_info(info.model_copy(update={"skipped": skipped}))
             raise NothingLeftError(
@@ -214,8 +225,8 @@ def finish(
                 f"all {len(skipped)} samples were skipped",
                 f"the first: {skipped[0].reason}" if skipped else "",
             )
-        frame = tally.results.table()
-        summaries = summarise(frame, tally.quantities)
+        table = tally.table_builder.table()
+        summaries = summarise(table, tally.quantities)
         summary.write(summary_json(summaries).encode())
         digests = {
             "samples.csv": csv.sha256,
@@ -224,13 +235,15 @@ def finish(
             STATE: file_sha256(folder.path / STATE),
         }
     complete = _completed(info, tally, summaries, skipped, seconds, digests)
+    # Last: run.json has the digests of the files. After a kill between the renames, readers refuse
+    # outputs whose digests are not there, and the same command writes all of them again.
     folder.write_info(complete)
-    rows = (
-        StoredRows(folder.path / "samples.json", complete)
-        if tally.few is None
-        else tuple(tally.few)
-    )
-    return Run(folder.path, complete, rows).with_columns(frame)
+    rows: Sequence[Row]
+    if tally.rows_in_memory is None:
+        rows = StoredRows(folder.path / "samples.json", complete)
+    else:
+        rows = tuple(tally.rows_in_memory)
+    return Run(folder.path, complete, rows).with_columns(table)
 
 
 def _write_rows(
@@ -241,7 +254,9 @@ def _write_rows(
     names: Sequence[str] | None,
 ) -> None:
     """Write samples.csv and samples.json. A line of samples.json is the state's, as it is."""
-    pending = list[Row]()  # in samples.json, not yet in samples.csv
+    # Both files grow in one pass over the state: whenever a piece of samples.json is written, the
+    # rows in it go to samples.csv.
+    pending = list[Row]()
 
     def lines() -> Iterator[str]:
         for sample in results:
@@ -265,15 +280,21 @@ def _completed(
     digests: Mapping[str, str | None],
 ) -> RunInfo:
     """The contents of run.json of the complete run."""
-    accuracies = [
-        NoisyAccuracyInfo(
-            estimator=s.key.estimator, **s.key.at.document(), **s.noisy_accuracy.document()
-        )
-        for s in summaries
-        if s.noisy_accuracy
-    ]
+    noisy_accuracies = []
+    clean_accuracy = None
+    for summary in summaries:
+        if summary.noisy_accuracy:
+            accuracy = NoisyAccuracyInfo(
+                estimator=summary.key.estimator,
+                **summary.key.at.document(),
+                **summary.noisy_accuracy.document(),
+            )
+            noisy_accuracies.append(accuracy)
+        # Of the first result that has one: it is about the clean images.
+        if clean_accuracy is None and summary.clean_accuracy:
+            clean_accuracy = ShareInfo(**summary.clean_accuracy.document())
     review_warnings = tally.warnings()
-    seen = {
+    data_read = {
         "samples": tally.samples,
         "labelled": tally.labelled,
         "sha256": tally.digest.hexdigest(),
@@ -281,14 +302,12 @@ def _completed(
     complete = {
         "status": "complete",
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "data": info.data.model_copy(update=seen),
+        "data": info.data.model_copy(update=data_read),
         "quantities": [
             QuantityInfo(**quantity.document()) for quantity in tally.quantities.values()
         ],
-        "clean_accuracy": next(
-            (ShareInfo(**s.clean_accuracy.document()) for s in summaries if s.clean_accuracy), None
-        ),
-        "noisy_accuracy": accuracies,
+        "clean_accuracy": clean_accuracy,
+        "noisy_accuracy": noisy_accuracies,
         "totals": Totals(
             samples=tally.samples,
             skipped=len(skipped),

@@ -20,9 +20,9 @@ from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelS
 
 _NO_MEAN = (0.0,)
 _NO_STD = (1.0,)
-_ROUNDING = 0.005  # of mean and std, as people write them
+_ROUNDING = 0.005  # of mean and std, which people write with two digits
 _GEOMETRY = ("resize", "crop", "crop_rounding", "interpolation")
-_LARGER = 256 / 224  # a resize by its crop, as usual for ImageNet
+_RESIZE_TO_CROP = 256 / 224  # the usual ratio for ImageNet
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Preparation:
     Attributes:
         text: the keys of a spec, for messages.
         mean, std: the normalisation; empty: the run's.
-        dataset: opens the images prepared in this way; None: as in the run.
+        dataset: opens the images prepared in this way; None: the images are those of the run.
     """
 
     text: str
@@ -48,7 +48,7 @@ class Opener:
     Attributes:
         spec: of the run.
         section: the changed section of the data set.
-        most: how many samples the input check reads.
+        most: number of samples that the input check reads.
         trust: whether Python code that the section names may run.
     """
 
@@ -58,31 +58,34 @@ class Opener:
     trust: bool
 
     def pixels(self, ids: Sequence[str]) -> dict[str, Tensor]:
-        """The pixels (channels, height, width) of samples by id, of those that can be read.
+        """The pixels (channels, height, width) of the samples that can be read, by id.
 
         Args:
             ids: of samples among those that the input check reads.
         """
         wanted = set(ids)
-        found: dict[str, Tensor] = {}
+        pixels: dict[str, Tensor] = {}
         try:
             dataset = open_dataset(self.section, base_dir=self.spec.base_dir, trust=self.trust)
-            for sample in chain(
+            # The samples that the input check reads, in its order.
+            samples = chain(
                 first_samples(dataset, self.most, skip_bad=True),
                 further_samples(dataset, self.most),
-            ):
+            )
+            for sample in samples:
                 if sample.id in wanted:
-                    found[sample.id] = sample.pixels
-                if len(found) == len(wanted):
+                    pixels[sample.id] = sample.pixels
+                if len(pixels) == len(wanted):
                     break
-        except RobauditError:  # no image can be prepared in this way
-            return found
-        return found
+        except RobauditError:
+            # No image, or no further one, can be prepared in this way: it is only a trial.
+            return pixels
+        return pixels
 
 
 def further_samples(dataset: Dataset, most: int) -> Iterator[Sample]:
-    """Samples that a run leaves out, so that a check sees ``most`` in all. What is wrong with them
-    is no concern of the run."""
+    """Samples that a run leaves out, so that a check sees ``most`` in all. Errors of these samples
+    are ignored."""
     missing = most - len(dataset)
     if missing <= 0 or not isinstance(dataset, Selected):
         return
@@ -95,20 +98,21 @@ def further_samples(dataset: Dataset, most: int) -> Iterator[Sample]:
 
 
 def overridden(spec: AuditSpec) -> Iterator[str]:
-    """The warning that a spec prepares images otherwise than its model's own files say."""
+    """The warning that a spec prepares images differently from its model's own files."""
     own = spec.origin.own
     if own is None or not own.trained:
         return
-    others = {**_other_normalisation(spec, own.keys), **_other_geometry(spec, own.keys)}
-    if others:
-        ours = {
-            key: getattr(spec.model if key in ("mean", "std") else spec.dataset, key)
-            for key in others
-        }
-        yield (
-            f"{own.source}: the model's own preprocessing has {_shown(others)}, but the spec "
-            f"has {_shown(ours)}"
-        )
+    differing = {**_other_normalisation(spec, own.keys), **_other_geometry(spec, own.keys)}
+    if not differing:
+        return
+    ours = {}
+    for key in differing:
+        section = spec.model if key in ("mean", "std") else spec.dataset
+        ours[key] = getattr(section, key)
+    yield (
+        f"{own.source}: the model's own preprocessing has {_shown(differing)}, but the spec "
+        f"has {_shown(ours)}"
+    )
 
 
 def preparations(
@@ -120,44 +124,43 @@ def preparations(
     Args:
         spec: of the run, filled.
         shape: of its images (channels, height, width).
-        most: how many samples the input check reads.
+        most: number of samples that the input check reads.
         trust: whether Python code that the spec names may run.
-        in_memory: the samples are not those that the spec names.
+        in_memory: whether the samples are objects in memory, which cannot be prepared again.
     """
 
-    def changed(keys: Mapping[str, Any]) -> Opener:
+    def opener(keys: Mapping[str, Any]) -> Opener:
+        """Opens the run's data set with these keys in place of its own geometry."""
         unset = {key: type(spec.dataset).model_fields[key].default for key in _GEOMETRY}
         return Opener(spec, spec.dataset.model_copy(update={**unset, **keys}), most, trust)
 
     own = spec.origin.own
     if own is None:
-        others = (
-            ()
-            if in_memory or not isinstance(spec.dataset, ImageOptions)
-            else _usual(spec.model, spec.dataset, shape)
-        )
+        if in_memory or not isinstance(spec.dataset, ImageOptions):
+            return ()
+        usual = _usual_geometries(spec.model, spec.dataset, shape)
+        # Those that the spec has already change nothing.
         return tuple(
-            Preparation(_shown(keys), dataset=changed(keys))
-            for keys in others
+            Preparation(_shown(keys), dataset=opener(keys))
+            for keys in usual
             if _other_geometry(spec, keys)
         )
     normalisation = _other_normalisation(spec, own.keys)
     geometry = {} if in_memory else _other_geometry(spec, own.keys)
     if not normalisation and not geometry:
         return ()
-    dataset = (
-        changed({key: own.keys[key] for key in (*_GEOMETRY, "channels") if key in own.keys})
-        if geometry
-        else None
-    )
+    dataset = None
+    if geometry:
+        keys = {key: own.keys[key] for key in (*_GEOMETRY, "channels") if key in own.keys}
+        dataset = opener(keys)
     text = f"{_shown({**normalisation, **geometry})} ({own.source})"
-    return (
-        Preparation(text, normalisation.get("mean", ()), normalisation.get("std", ()), dataset),
-    )
+    mean = normalisation.get("mean", ())
+    std = normalisation.get("std", ())
+    return (Preparation(text, mean, std, dataset),)
 
 
 def _other_normalisation(spec: AuditSpec, keys: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
-    """Mean and std among the keys, if the spec has others."""
+    """Mean and std among the keys, if those of the spec differ; else empty."""
     own = {"mean": keys.get("mean", _NO_MEAN), "std": keys.get("std", _NO_STD)}
     ours = {"mean": spec.model.mean or _NO_MEAN, "std": spec.model.std or _NO_STD}
     same = all(np.allclose(own[key], ours[key], rtol=0, atol=_ROUNDING) for key in own)
@@ -165,34 +168,40 @@ def _other_normalisation(spec: AuditSpec, keys: Mapping[str, Any]) -> dict[str, 
 
 
 def _other_geometry(spec: AuditSpec, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Resize, crop, interpolation and channels among the keys, as far as the spec has others."""
+    """Those of resize, crop, interpolation and channels among the keys that differ in the spec."""
     images = spec.dataset
     if not isinstance(images, ImageOptions):
         return {}
-    other: dict[str, Any] = {}
+    differing: dict[str, Any] = {}
+    # Resize and crop belong together: one of them alone says little.
     if keys.get("resize") != images.resize or _sides(keys.get("crop")) != _sides(images.crop):
-        other = {"resize": keys.get("resize"), "crop": keys.get("crop")}
-    resized = keys.get("resize") is not None and images.resize is not None
-    if resized and keys.get("interpolation", images.interpolation) != images.interpolation:
-        other["interpolation"] = keys["interpolation"]
+        differing = {"resize": keys.get("resize"), "crop": keys.get("crop")}
+    # Without a resize, nothing is interpolated.
+    both_resize = keys.get("resize") is not None and images.resize is not None
+    if both_resize and keys.get("interpolation", images.interpolation) != images.interpolation:
+        differing["interpolation"] = keys["interpolation"]
     if images.channels is not None and keys.get("channels", images.channels) != images.channels:
-        other["channels"] = keys["channels"]
-    return other
+        differing["channels"] = keys["channels"]
+    return differing
 
 
 def _sides(crop: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    """Height and width of a crop; one number stands for both."""
     return (crop, crop) if isinstance(crop, int) else crop
 
 
 def _shown(keys: Mapping[str, Any]) -> str:
-    """``mean: [0.5], std: [0.5], resize: 256, no crop``."""
-    return ", ".join(
-        f"{key}: {list(value) if isinstance(value, tuple) else value}" if value else f"no {key}"
-        for key, value in keys.items()
-    )
+    """The keys as text: ``mean: [0.5], std: [0.5], resize: 256, no crop``."""
+    texts = []
+    for key, value in keys.items():
+        if not value:
+            texts.append(f"no {key}")
+        else:
+            texts.append(f"{key}: {list(value) if isinstance(value, tuple) else value}")
+    return ", ".join(texts)
 
 
-def _usual(
+def _usual_geometries(
     model: ModelSpec, images: ImageOptions, shape: Sequence[int]
 ) -> Iterator[Mapping[str, Any]]:
     """The preparation of the architecture's published weights; for resized images also common ones,
@@ -200,11 +209,12 @@ def _usual(
     published = published_geometry(model)
     if published:
         yield published
+    # Images that are used as they are have the size that the network was made for.
     if images.resize is None and images.crop is None:
         return
     height, width = shape[1:]
     side = min(height, width)
     yield {"resize": (height, width)}
     yield {"resize": side, "crop": (height, width)}
-    yield {"resize": round(side * _LARGER), "crop": (height, width)}
+    yield {"resize": round(side * _RESIZE_TO_CROP), "crop": (height, width)}
     yield {"resize": 256, "crop": 224}

@@ -46,9 +46,9 @@ class Request:
     """The input for preparing an audit. A worker process gets a copy.
 
     Attributes:
-        spec: what is asked for.
-        trust: allow Python code that the spec names.
-        skip_bad: skip unusable samples.
+        spec: of the audit.
+        trust: whether Python code that the spec names may run.
+        skip_bad: whether to skip unusable samples.
         model, dataset: used in place of the spec's, if given.
         share: the share of the machine's free memory to use.
     """
@@ -66,7 +66,7 @@ class OpenedAudit:
     """An audit whose model is not loaded yet.
 
     Attributes:
-        spec: merged with the existing run's.
+        spec: of the audit; if it extends a run, of both.
         noises: with their options and levels.
         tasks: every estimator at every noise level.
         data: the samples.
@@ -79,6 +79,7 @@ class OpenedAudit:
 
     def again(self, spec: AuditSpec) -> Self:
         """The same audit with other numbers of draws."""
+        # Nothing that was checked depends on them.
         return replace(self, spec=spec, tasks=tasks_of(spec))
 
 
@@ -87,7 +88,7 @@ class CheckedAudit(OpenedAudit):
     """An audit whose model has been loaded and checked, here or by the workers.
 
     Attributes:
-        info: what run.json says of model, device and the checks.
+        info: the part of run.json about model, device and the checks.
         seen: pixel digest and label of each image checked, by sample id.
     """
 
@@ -112,27 +113,30 @@ class PreparedAudit(CheckedAudit):
     limit: int
 
     def worker(self) -> Worker:
-        """A worker for its chunks. Their size follows a fixed rule if rows depend on the rest of
-        their chunk.
+        """A worker for the audit's chunks. Their size follows a fixed rule where the results of an
+        image depend on the rest of its chunk, and the measured time and memory elsewhere.
 
-        They do if the model mixes the images of a batch, and on CUDA (in the last digits) if the
-        run is deterministic.
+        They depend on it if the model mixes the images of a batch, and, in the last digits, on
+        CUDA. There a run that is to be deterministic needs the fixed rule.
         """
         engine = self.engine
-        device = self.engine.model.device
-        steady = (
-            self.spec.run.deterministic and device.type == "cuda"
-        ) or self.info.rows.kind is RowBits.MIXED
+        device = engine.model.device
+        mixed = self.info.rows.kind is RowBits.MIXED
+        same_bits_on_cuda = self.spec.run.deterministic and device.type == "cuda"
+        fixed_sizes = mixed or same_bits_on_cuda
+        # Estimators that run chains pass a few rows of each image at once: so many images fill a
+        # pass.
         rows = engine.gradient_rows(shape_of(self.first.pixels), 1)
-        least = max(
-            (-(-rows // each) for task in self.tasks if (each := task.estimator.rows_at_once)),
-            default=1,
-        )
+        least = 1
+        for task in self.tasks:
+            rows_of_image = task.estimator.rows_at_once
+            if rows_of_image:
+                least = max(least, -(-rows // rows_of_image))
         sizer = ChunkSizer(
             self.tasks,
             engine.classes,
             self.first.pixels.numel(),
-            None if steady else device,
+            None if fixed_sizes else device,
             self.limit,
             least,
         )
@@ -160,24 +164,22 @@ def open_audit(request: Request, listener: Listener) -> OpenedAudit:
     """Build estimators and noises, and open the data set.
 
     Args:
-        request: what is asked for.
+        request: the input.
         listener: receives notes and warnings.
 
     Raises:
         RobauditError: something is missing, damaged, or does not fit the rest.
     """
     spec = request.spec
-    data = request.dataset
+    # The spec's own mistakes first: they are found at once.
     listener.doing("reading the spec")
     noises = build_noises(spec.noise, spec.base_dir, spec.origin)
     tasks = tasks_of(spec)
     refuse_unfit(tasks, {noise.label: noise.noise for noise in noises})
     listener.doing("opening the data set")
-    data = (
-        data
-        if data is not None
-        else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=request.trust)
-    )
+    data = request.dataset
+    if data is None:
+        data = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=request.trust)
     if len(data) == 0:
         raise NothingLeftError(data.where, "the data set is empty", "give it samples")
     return OpenedAudit(spec=spec, noises=noises, tasks=tasks, data=data)
@@ -189,7 +191,7 @@ def prepare(
     """Load and check everything before anything expensive is computed or written.
 
     Args:
-        request: what is asked for.
+        request: the input.
         device: where to compute.
         listener: receives notes and warnings.
         opened: the audit, if :func:`open_audit` has opened it already.
@@ -201,59 +203,45 @@ def prepare(
     spec = opened.spec
     data = opened.data
     skip_bad = request.skip_bad
-    by_gradients = [task for task in opened.tasks if Need.GRADIENTS in task.estimator.needs]
-    gradients = bool(by_gradients)
+    in_memory = request.dataset is not None
     listener.doing("loading the model")
     network = make_model(spec, request.model, device, trust=request.trust)
+    # Once the model is loaded: the limit starts from what the process then holds.
     limit = memory_limit(spec.run.memory, request.share)
-    for text in (
-        *spec.origin.taken,
-        *network.notes,
-        *(data.notes if isinstance(data, Selected) else ()),
-    ):
+    data_notes = data.notes if isinstance(data, Selected) else ()
+    for text in (*spec.origin.taken, *network.notes, *data_notes):
         listener.note(text)
-    if by_gradients and not network.differentiable:
-        raise ModelError(
-            network.name,
-            f"has no gradients, and {by_gradients[0].label} needs them",
-            f"use {_without_gradients(by_gradients[0])}another format of the model",
-        )
+    gradients = _gradients_needed(opened.tasks, network)
     noisy = for_noisy_passes(network, spec.run.precision)
+    # From cheap to expensive: first a pass of some images, then checks of each estimator, then
+    # measurements.
     listener.doing("checking model and data on the first images")
-    scaled = getattr(spec.dataset, "scale", None) is not None
     check = check_input(
         network,
         data,
         gradients=gradients,
         skip_bad=skip_bad,
         as_given=spec.run.as_given,
-        scaled=scaled,
-        prepared=partial(
-            preparations, spec, trust=request.trust, in_memory=request.dataset is not None
-        ),
+        scaled=getattr(spec.dataset, "scale", None) is not None,
+        prepared=partial(preparations, spec, trust=request.trust, in_memory=in_memory),
     )
-    if (needing := needing_labels(opened.tasks)) and not check.labelled:
+    needing = needing_labels(opened.tasks)
+    if needing and not check.labelled:
         raise DataError(data.where, f"has no labels, and {needing} needs them", NEEDS_LABELS)
     first = list(first_samples(data, IMAGES, skip_bad=skip_bad))
     image = first[0].pixels
     check_noises(opened.noises, image, data)
-    findings: list[Finding] = []
-    findings += mean_findings(spec.model.mean, spec.model.std, spec.origin.place(("model", "mean")))
-    if within_unit(*check.pixels):
-        findings += level_findings(opened.noises, image, first[0].id)
-    before = (*(data.warnings if isinstance(data, Selected) else ()), *overridden(spec))
-    check = replace(
-        check, warnings=(*before, *accepted(findings, as_given=spec.run.as_given), *check.warnings)
-    )
+    check = replace(check, warnings=(*_warnings_of_spec(opened, check, first[0]), *check.warnings))
     _report(check, listener)
     check_model(opened.tasks, network, image)
     listener.doing("measuring memory")
     engine = _engine(spec, opened.noises, network, noisy, check.classes, image, gradients=gradients)
+    # With the engine, whose batch sizes are those of the run.
     listener.doing("comparing batches of different sizes")
-    rows, unsteady = check_rows(
+    rows, row_warnings = check_rows(
         engine, torch.stack([sample.pixels for sample in first]), gradients=gradients
     )
-    for text in unsteady:
+    for text in row_warnings:
         listener.warn(text)
     info = Measured(
         device=device_name(network.device),
@@ -265,22 +253,57 @@ def prepare(
             classes=check.classes,
             notes=list(network.notes),
         ),
-        warnings=[*check.warnings, *unsteady],
+        warnings=[*check.warnings, *row_warnings],
         rows=rows,
         batch_rows=engine.rows(image.shape),
         image_shape=list(image.shape),
         **_effects(spec, engine, data, listener, skip_bad=skip_bad),
     )
-    threads = readers(device, "python" if request.dataset is not None else spec.dataset.kind)
     return PreparedAudit(
         **vars(opened),
         info=info,
         seen=check.seen,
         engine=engine,
         first=first[0],
-        readers=threads,
+        readers=readers(device, "python" if in_memory else spec.dataset.kind),
         limit=limit,
     )
+
+
+def _gradients_needed(tasks: Sequence[Task], network: LogitModel) -> bool:
+    """Whether an estimator needs gradients.
+
+    Raises:
+        ModelError: one needs gradients, and the model has none.
+    """
+    tasks_with_gradients = [task for task in tasks if Need.GRADIENTS in task.estimator.needs]
+    if tasks_with_gradients and not network.differentiable:
+        first = tasks_with_gradients[0]
+        raise ModelError(
+            network.name,
+            f"has no gradients, and {first.label} needs them",
+            f"use {_estimators_without_gradients(first)}another format of the model",
+        )
+    return bool(tasks_with_gradients)
+
+
+def _warnings_of_spec(opened: OpenedAudit, check: InputCheck, first: Sample) -> Iterator[str]:
+    """Warnings about the selection of the data, and about mean, std and levels in the spec.
+
+    Raises:
+        RobauditError: a mean or a level is impossible, and not accepted as it is given.
+    """
+    spec = opened.spec
+    data = opened.data
+    if isinstance(data, Selected):
+        yield from data.warnings
+    yield from overridden(spec)
+    findings: list[Finding] = []
+    findings += mean_findings(spec.model.mean, spec.model.std, spec.origin.place(("model", "mean")))
+    # Levels are judged by what they do to pixels in [0, 1]; of others, the input check has warned.
+    if within_unit(*check.pixels):
+        findings += level_findings(opened.noises, first.pixels, first.id)
+    yield from accepted(findings, as_given=spec.run.as_given)
 
 
 def make_model(
@@ -309,7 +332,7 @@ def make_model(
     return model.rounding(spec.run.precision == "tf32")
 
 
-def _without_gradients(task: Task) -> str:
+def _estimators_without_gradients(task: Task) -> str:
     """Estimators of the same quantity that work with any model: "mc or softmax, or "; empty where
     there are none."""
     names = without_gradients(task.estimator.quantity)
@@ -330,6 +353,7 @@ def check_noises(noises: Sequence[NoiseProcess], image: torch.Tensor, dataset: D
     """
     for noise in noises:
         try:
+            # A new iterator for each noise: most read no label, and none reads a pixel.
             noise.check(shape_of(image), _labels_of(dataset))
         except SpecError as error:
             raise SpecError(
@@ -354,8 +378,11 @@ def _engine(
     *,
     gradients: bool,
 ) -> Engine:
-    """The spec's engine, with as many rows in a pass as the rule says, or as fit into the memory of
-    a CUDA device."""
+    """The spec's engine.
+
+    A pass has as many rows as the spec says, by default as the rule for CPUs says or as fit into
+    the memory of a CUDA device.
+    """
     sources = _sources(noises, spec.run.seed, model)
     if spec.run.batch_size != "auto":
         return Engine(model, sources, classes, spec.run.batch_size, noisy=noisy)
@@ -374,6 +401,7 @@ def on_stream(engine: Engine, noises: Sequence[NoiseProcess], seed: int, stream:
         seed: the run's seed.
         stream: the name of the stream.
     """
+    # A shallow copy: the model, which takes the memory, is the same.
     other = copy(engine)
     other.noises = _sources(noises, seed, engine.model, stream)
     return other
@@ -382,35 +410,32 @@ def on_stream(engine: Engine, noises: Sequence[NoiseProcess], seed: int, stream:
 def _sources(
     noises: Sequence[NoiseProcess], seed: int, model: LogitModel, stream: str = ""
 ) -> dict[str | None, NoiseProcess]:
-    """The noises by label, and under None the RNG for noise-free estimators."""
-    bare = NoiseProcess(Gaussian(), NONE, seed, model.device, model.dtype, stream=stream)
-    return {
-        None: bare,
-        **{
-            noise.label: noise.seeded(seed, model.device, model.dtype, stream=stream)
-            for noise in noises
-        },
-    }
+    """The noises by label, and under None the random numbers of estimators without a noise."""
+    without_noise = NoiseProcess(Gaussian(), NONE, seed, model.device, model.dtype, stream=stream)
+    sources: dict[str | None, NoiseProcess] = {None: without_noise}
+    for noise in noises:
+        sources[noise.label] = noise.seeded(seed, model.device, model.dtype, stream=stream)
+    return sources
 
 
 def _effects(
     spec: AuditSpec, engine: Engine, dataset: Dataset, listener: Listener, *, skip_bad: bool
 ) -> dict[str, Any]:
-    """What a lower precision changes, for run.json."""
+    """The measured effect of a lower precision, as a field of run.json; empty in fp32 and above."""
     precision = spec.run.precision
     if precision not in ("tf32", "bf16"):
         return {}
     if precision == "tf32" and engine.model.device.type == "cpu":
         listener.warn("precision tf32 needs CUDA: on the CPU this run computes in fp32")
         return {}
-    return {
-        "precision_effect": precision_effects(
-            engine, dataset, spec.levels, precision, listener, skip_bad=skip_bad
-        )
-    }
+    effects = precision_effects(
+        engine, dataset, spec.levels, precision, listener, skip_bad=skip_bad
+    )
+    return {"precision_effect": effects}
 
 
 def _report(check: InputCheck, listener: Listener) -> None:
+    """Tell the listener the clean accuracy and the warnings of the input check."""
     if check.labelled:
         listener.note(
             f"clean accuracy {check.correct / check.labelled:.1%} ({check.correct} of the first "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ from robaudit.spec.origin import Origin
 def folder_name(spec: AuditSpec, purpose: str = "") -> str:
     """<spec name>-<hash8>, or <spec name>-<purpose>-<hash8> for an audit derived from the spec for
     a purpose."""
-    return "-".join(filter(None, (spec.stem, purpose, identity(spec.document())[:8])))
+    parts = (spec.stem, purpose, identity(spec.document())[:8])
+    return "-".join(part for part in parts if part)
 
 
 def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> Path:
@@ -39,15 +40,18 @@ def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> 
     exact = in_runs(folder_name(spec, purpose))
     if not extend or RunFolder(exact).exists:
         return exact
+    # The folder was named after the spec before the extension; base_identity leaves out what an
+    # extension may change.
     wanted = base_identity(document)
-    candidates = [RunFolder(p.parent) for p in sorted(RUNS.glob(f"{spec.stem}-*/run.json"))]
-    fitting = [folder.path for folder in candidates if folder.info().base_identity == wanted]
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
+    paths = sorted(RUNS.glob(f"{spec.stem}-*/run.json"))
+    folders = [RunFolder(path.parent) for path in paths]
+    matching = [folder.path for folder in folders if folder.info().base_identity == wanted]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
         raise RunError(
             EXTEND,
-            f"several runs could be extended: {', '.join(map(str, fitting))}",
+            f"several runs could be extended: {', '.join(map(str, matching))}",
             "name one with " + OUT,
         )
     raise RunError(
@@ -63,12 +67,12 @@ def existing_info(
     """The folder's run.json, or None if there is no run.
 
     A run in the spec's default folder may have been extended since; it then holds more than the
-    spec asks for.
+    spec says.
 
     Args:
-        folder: the run's.
-        spec: what is asked for.
-        extend: whether the spec may ask for more than the run has.
+        folder: of the run.
+        spec: of the audit.
+        extend: whether the spec may have more than the run has.
         until: the analyses of a run that is sampled until its gates are decided; the run may lack
             the last.
 
@@ -86,12 +90,16 @@ def existing_info(
     if info.base_identity != base_identity(document):
         what = "holds a run of another spec (model, data set, seed or precision)"
         raise AnotherRunError(str(folder.path), what, "choose another " + OUT)
-    _joined(info.spec["noise"], document["noise"], str(folder.path))
-    own = (
+    # Raises if a noise has other options: the better message, whatever else differs.
+    _joined_noises(info.spec["noise"], document["noise"], str(folder.path))
+    same_spec = info.identity == identity(document)
+    # In the default folder, which nobody else would use, the run may contain the spec.
+    contains_spec = (
         folder.path == RUNS / folder_name(spec)
         and identity(extended(spec, info, str(folder.path)).document()) == info.identity
     )
-    if info.identity != identity(document) and not (extend or own or is_next(until, info)):
+    allowed = same_spec or extend or contains_spec or is_next(until, info)
+    if not allowed:
         what = "holds a run with other noise levels, estimators or limit"
         remedy = "add " + EXTEND + " to extend it"
         if info.until_decided is not None and until is None:
@@ -102,7 +110,8 @@ def existing_info(
 
 
 def is_next(until: UntilDecided | None, info: RunInfo) -> bool:
-    """Whether the last analysis is the run's next one, for which its estimators take more draws."""
+    """Whether the last of the analyses is the run's next one, for which its estimators take more
+    draws."""
     return (
         until is not None
         and info.until_decided is not None
@@ -115,7 +124,7 @@ def refuse_another_machine(old: RunInfo, now: Measured, where: str, listener: Li
 
     Args:
         old: run.json so far.
-        now: what this session would write there.
+        now: the same part of run.json as this session measured it.
         where: the run folder.
         listener: receives the warning.
 
@@ -123,26 +132,25 @@ def refuse_another_machine(old: RunInfo, now: Measured, where: str, listener: Li
         RunError: other weights, or another kind of device.
     """
     if old.model.sha256 != now.model.sha256:
-        what = "was made with other weights" + (
-            " or other code" if now.model.format == IN_MEMORY else ""
-        )
+        what = "was made with other weights"
+        if now.model.format == IN_MEMORY:
+            what += " or other code"  # of a network in memory, the digest covers both
         raise AnotherRunError(where, what, "choose another " + OUT)
-    here = now.device
-    if kind_of(old.device) != kind_of(here):
+    if kind_of(old.device) != kind_of(now.device):
         raise AnotherRunError(
             where,
             f"was begun on {old.device}, and this device draws other noise",
             "choose another " + OUT,
         )
-    then = old.versions
-    versions = now.versions
+    # The packages whose kernels and formulae set the last digits.
     changed = [
-        f"{name} {then[name]} (now {versions[name]})"
+        f"{name} {old.versions[name]} (now {now.versions[name]})"
         for name in ("robaudit", "torch", "numpy", "scipy")
-        if then.get(name) not in (None, versions[name])
+        if old.versions.get(name) not in (None, now.versions[name])
     ]
-    if device_type(here) == "cpu" and old.device != here:
-        changed.append(f"{old.device} (now {here})")
+    # On CUDA the kind of device, which is compared above, has the model already.
+    if device_type(now.device) == "cpu" and old.device != now.device:
+        changed.append(f"{old.device} (now {now.device})")
     if changed:
         listener.warn(
             f"{where}: was begun with {', '.join(changed)}: its rows may differ in the last "
@@ -153,28 +161,31 @@ def refuse_another_machine(old: RunInfo, now: Measured, where: str, listener: Li
 def refuse_other_results(
     state: State, noises: Mapping[str, Any], estimators: Mapping[str, Any], where: str
 ) -> None:
-    """Refuse a noise or an estimator whose name has rows with other options in the run, for example
-    from an unfinished extension.
+    """Refuse a noise or an estimator whose name has rows with other options in the run.
+
+    Such rows may be those of an unfinished extension, which run.json does not mention.
 
     Args:
-        state: what the run has computed.
+        state: of the run.
         noises: the spec's entries by label, without levels.
-        estimators: the spec's entries by their names in the results.
+        estimators: the spec's entries by label.
         where: the run folder.
 
     Raises:
         RunError: rows were computed with other options or under other noise.
     """
     for label, entry in state.noises():
-        now = noises.get(label, entry)
-        if now != entry and {**now, "files": None} == {**entry, "files": None}:
+        current = noises.get(label, entry)
+        if current == entry:
+            continue
+        # Equal but for the digests of their files.
+        if {**current, "files": None} == {**entry, "files": None}:
             raise AnotherRunError(
                 where,
                 f"the files of its noise {label} have changed since",
                 "restore them, or choose another " + OUT,
             )
-        if now != entry:
-            raise _other_noise(where, label)
+        raise _other_noise(where, label)
     for _, entry in state.entries():
         if estimators.get(entry["label"], entry) != entry:
             raise _other_options(where, entry)
@@ -182,7 +193,9 @@ def refuse_other_results(
 
 def _other_options(where: str, entry: Mapping[str, Any]) -> RunError:
     """The error for an estimator that the run has computed with the options of this entry."""
-    options = entry["options"] | ({"noise": list(entry["noise"])} if entry["noise"] else {})
+    options = dict(entry["options"])
+    if entry["noise"]:
+        options["noise"] = list(entry["noise"])
     what = f"has run {entry['label']} with other options ({options or 'its defaults'})"
     return RunError(where, what, "give the new one a label of its own")
 
@@ -190,38 +203,28 @@ def _other_options(where: str, entry: Mapping[str, Any]) -> RunError:
 def refuse_other_data(
     state: State, audit: CheckedAudit, old: RunInfo | None, *, extend: bool
 ) -> None:
-    """Refuse to continue if images or labels differ from the run's; data in memory, which no file
-    identifies, are read whole.
+    """Refuse to continue if images or labels differ from the run's.
+
+    Of data on disk the images of the input check are compared here, the others when they are
+    computed. Data in memory, which no file identifies, are read whole.
 
     Args:
-        state: what the run has computed.
-        audit: with the images seen so far.
+        state: of the run.
+        audit: with the images that the input check has read.
         old: run.json, if the run exists.
         extend: whether a finished run may get more samples.
 
     Raises:
-        RunError: one differs, is missing or is new.
+        RunError: a sample differs, is missing or is new.
     """
     where = audit.data.where
     seen = audit.seen
     if old is not None and audit.spec.dataset.kind == IN_MEMORY:
-        seen = _all_seen(audit.data)
-        known = state.images()
-        if (lost := next((name for name in known if name not in seen), None)) is not None:
-            raise AnotherRunError(
-                where, f"no longer has the sample {lost!r} of the run", "choose another " + OUT
-            )
-        known |= dict.fromkeys((skip.sample_id for skip in old.skipped), "")
-        if (
-            old.complete
-            and not extend
-            and (new := next((name for name in seen if name not in known), None)) is not None
-        ):
-            what = f"has the sample {new!r}, which the finished run does not have"
-            raise AnotherRunError(where, what, "extend the run, or choose another " + OUT)
-    for sample_id, *before in state.labels(seen):
-        if (*before,) != seen[sample_id]:
-            what = "image" if seen[sample_id][0] != before[0] else "label"
+        seen = _digests_and_labels(audit.data)
+        _refuse_other_samples(state, seen, old, where, extend=extend)
+    for sample_id, digest, label in state.labels(seen):
+        if (digest, label) != seen[sample_id]:
+            what = "image" if seen[sample_id][0] != digest else "label"
             raise AnotherRunError(
                 f"{where}: {sample_id}",
                 f"this {what} has changed since the run began",
@@ -229,9 +232,33 @@ def refuse_other_data(
             )
 
 
-def _all_seen(samples: Dataset) -> dict[str, tuple[str, int | None]]:
-    """Pixel digest and label of every readable sample, by id: data in memory have no file to
-    identify them."""
+def _refuse_other_samples(
+    state: State, sample_ids: Iterable[str], old: RunInfo, where: str, *, extend: bool
+) -> None:
+    """Refuse data without a sample of the run, or with one that the finished run does not have.
+
+    Raises:
+        RunError: a sample is missing or new.
+    """
+    present = dict.fromkeys(sample_ids)
+    recorded = state.images()
+    lost = next((name for name in recorded if name not in present), None)
+    if lost is not None:
+        raise AnotherRunError(
+            where, f"no longer has the sample {lost!r} of the run", "choose another " + OUT
+        )
+    if not old.complete or extend:
+        return
+    # A skipped sample has no digest in the state, but the run knows it.
+    skipped = {skip.sample_id for skip in old.skipped}
+    new = next((name for name in present if name not in recorded and name not in skipped), None)
+    if new is not None:
+        what = f"has the sample {new!r}, which the finished run does not have"
+        raise AnotherRunError(where, what, "extend the run, or choose another " + OUT)
+
+
+def _digests_and_labels(samples: Dataset) -> dict[str, tuple[str, int | None]]:
+    """Pixel digest and label of every readable sample, by id."""
     seen: dict[str, tuple[str, int | None]] = {}
     for index in range(len(samples)):
         with contextlib.suppress(SampleError):
@@ -248,23 +275,26 @@ def extended(spec: AuditSpec, info: RunInfo, where: str) -> AuditSpec:
     """
     old = info.spec
     new = spec.document()
+    # The run's come first, so that its rows keep their order in the outputs.
     estimators = list(old["estimators"])
     by_label = {entry["label"]: entry for entry in estimators}
     for entry in new["estimators"]:
-        same = by_label.setdefault(entry["label"], entry)
-        if same is entry:
+        existing = by_label.get(entry["label"])
+        if existing is None:
+            by_label[entry["label"]] = entry
             estimators.append(entry)
-        elif same != entry:
-            raise _other_options(where, same)
+        elif existing != entry:
+            raise _other_options(where, existing)
     limits = (old["dataset"]["limit"], new["dataset"]["limit"])
+    dataset = {
+        **new["dataset"],
+        "limit": None if None in limits else max(limits),  # None: all samples
+        "sample": _larger_subset(old, new),
+    }
     document = {
         **new,
-        "dataset": {
-            **new["dataset"],
-            "limit": None if None in limits else max(limits),
-            "sample": _larger(old, new),
-        },
-        "noise": _joined(old["noise"], new["noise"], where),
+        "dataset": dataset,
+        "noise": _joined_noises(old["noise"], new["noise"], where),
         "estimators": estimators,
     }
     origin = Origin(
@@ -273,32 +303,34 @@ def extended(spec: AuditSpec, info: RunInfo, where: str) -> AuditSpec:
     return AuditSpec.model_validate(document).with_origin(origin)
 
 
-def _joined(
+def _joined_noises(
     old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], where: str
 ) -> list[dict[str, Any]]:
-    """The noises of both, each with the levels of both.
+    """The noises of both specs, each with the levels of both.
 
     Raises:
         RunError: two have the same name, but other options.
     """
     joined = {entry["name"]: dict(entry) for entry in old}
     for entry in new:
-        same = joined.setdefault(entry["name"], dict(entry))
+        existing = joined.setdefault(entry["name"], dict(entry))
         key = level_name_in(entry)
-        if key not in same or without_levels(same) != without_levels(entry):
+        if key not in existing or without_levels(existing) != without_levels(entry):
             raise _other_noise(where, entry["name"])
-        same[key] = list(dict.fromkeys([*same[key], *entry[key]]))
+        existing[key] = list(dict.fromkeys([*existing[key], *entry[key]]))
     return list(joined.values())
 
 
 def _other_noise(where: str, label: str) -> RunError:
+    """The error for a noise that the run has with other options."""
     what = f"has run the noise {label} with other options"
     return AnotherRunError(
         where, what, "give the new one a name of its own, or choose another " + OUT
     )
 
 
-def _larger(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The larger of two random subsets of the same seed; it contains the smaller."""
-    samples = [document["dataset"]["sample"] for document in (old, new)]
-    return None if None in samples else max(samples, key=lambda sample: int(sample["size"]))
+def _larger_subset(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The larger of two random subsets of the same seed, which contains the smaller; None: all
+    samples."""
+    subsets = [document["dataset"]["sample"] for document in (old, new)]
+    return None if None in subsets else max(subsets, key=lambda subset: int(subset["size"]))

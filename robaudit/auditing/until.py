@@ -32,14 +32,17 @@ from robaudit.spec.gate_grammar import Gate
 from robaudit.spec.model import AuditSpec, identity
 
 if TYPE_CHECKING:
-    from robaudit.auditing.audit import Kept
+    from robaudit.auditing.audit import SharedSetup
 
-FIRST, PART = 64, 16
+# A sixteenth, doubled up to all, makes five analyses at most. They share the error, so each further
+# one would widen the intervals of all.
+FIRST = 64
+PART = 16
 """Draws at the first analysis: ``FIRST``, or 1/``PART`` of all if that is more."""
 
-Audit = Callable[[AuditSpec, Path, "UntilDecided | None", "Kept | None"], Run]
-"""Creates or resumes the run of a spec in a folder, for the last of these analyses, with what
-earlier ones prepared."""
+Audit = Callable[[AuditSpec, Path, "UntilDecided | None", "SharedSetup | None"], Run]
+"""Creates or resumes the run of a spec in a folder, for the last of these analyses, with the model,
+data and workers of earlier ones."""
 OnAnalysis = Callable[[int, int, Sequence[Decision]], None]
 """Called after an analysis, with its draws per image, the most draws, and the decisions."""
 
@@ -62,11 +65,11 @@ class Outcome:
 
 
 def possible_analyses(most: int) -> tuple[int, ...]:
-    """The draws after which an analysis may take place: a sixteenth of all, at least 64, then
-    doubled up to all of them; at most five.
+    """The numbers of draws after which an analysis may take place: a sixteenth of all, at least 64,
+    then doubled up to all of them; at most five.
 
     The analyses are fixed in advance, and the error is split over all of them, including those that
-    are skipped, so every interval holds whichever take place.
+    are skipped. So every interval holds, whichever analyses take place.
     """
     draws = [min(most, max(FIRST, -(-most // PART)))]
     while draws[-1] < most:
@@ -77,19 +80,11 @@ def possible_analyses(most: int) -> tuple[int, ...]:
 def next_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> int:
     """The draws at the next analysis: the smallest possible number that probably decides the
     gates."""
-    lacking = max(
-        (
-            decision.more
-            for decision in decisions
-            if decision.verdict == "inconclusive" and decision.more is not None
-        ),
-        default=0,
-    )
-    return next(
-        possible
-        for possible in possible_analyses(most)
-        if possible > draws and (possible >= draws + lacking or possible == most)
-    )
+    inconclusive = [decision for decision in decisions if decision.verdict == "inconclusive"]
+    further_draws = [decision.more for decision in inconclusive if decision.more is not None]
+    wanted = draws + max(further_draws, default=0)
+    later = [possible for possible in possible_analyses(most) if possible > draws]
+    return next(possible for possible in later if possible >= wanted or possible == most)
 
 
 def most_draws(spec: AuditSpec) -> int:
@@ -113,10 +108,10 @@ def sample_until_decided(
     """Audit with few draws, then with more, until every gate on mc is decided, any gate fails, or
     all draws of the spec are taken.
 
-    The error is split over the :func:`possible_analyses`: each is at 1 - (1 - confidence)/analyses,
-    so that all intervals of a gate hold together with ``confidence``, however many analyses take
-    place and however they depend on each other. Gates on other results are decided at the same
-    confidence. Draws do not add images, so all are taken at once for the population.
+    The error is split over the :func:`possible_analyses`: each is at 1 - (1 - confidence)/analyses.
+    So all intervals of a gate hold together with ``confidence``, however many analyses take place
+    and however they depend on each other. Gates on other results are decided at the same
+    confidence. With ``population`` all draws are taken at once, because draws do not add images.
 
     Args:
         spec: what to audit; the ``draws`` of its mc are the maximum.
@@ -130,7 +125,7 @@ def sample_until_decided(
     Raises:
         RobauditError: the audit or a gate is refused, or ``out`` holds another run.
     """
-    from robaudit.auditing.audit import Kept  # imports torch
+    from robaudit.auditing.audit import SharedSetup  # imports torch
 
     if not gates:
         raise SpecError(
@@ -138,52 +133,59 @@ def sample_until_decided(
             "the spec has no gates",
             "add " + GATE + ' "mean(sigma=0.05) >= 0.9", or gates: to the spec',
         )
-    total = 0.95 if confidence is None else confidence
-    check_confidence(total)
+    total_confidence = 0.95 if confidence is None else confidence
+    check_confidence(total_confidence)
     refuse_beyond(spec, gates)
-    out = in_runs(f"{spec.stem}-{identity(spec.document())[:8]}-gated") if out is None else out
+    if out is None:
+        out = in_runs(f"{spec.stem}-{identity(spec.document())[:8]}-gated")
     if fresh:
         refuse_existing(out)
     spec = spec.model_copy(update={"gates": tuple(map(str, gates))})
     most = most_draws(spec)
     if population or not most:
         run = audit(_with_draws(spec, most), out, None, None)
-        each = confidence_of(run.info, confidence)
-        return Outcome(
-            run, decide(run, gates, population=population, point=point, confidence=each), (), most
-        )
+        single = confidence_of(run.info, confidence)
+        decisions = decide(run, gates, population=population, point=point, confidence=single)
+        return Outcome(run, decisions, (), most)
     possible = possible_analyses(most)
-    until = _begun(out, spec) or UntilDecided(
-        confidence=total, possible=list(possible), draws=[possible[0]], point=point
+    until = _analyses_so_far(out, spec) or UntilDecided(
+        confidence=total_confidence, possible=list(possible), draws=[possible[0]], point=point
     )
-    if (until.confidence, tuple(until.possible)) != (total, possible):
+    # The split of the error was fixed when the run began.
+    if (until.confidence, tuple(until.possible)) != (total_confidence, possible):
         raise sampled_for_other_gates(out)
-    sampled = _fixed_draws(spec)
-    with Kept() as kept:
+    with SharedSetup() as setup:
+        # The audit writes each analysis to run.json before it draws: after a kill, the loop goes on
+        # with the analysis that was under way.
         while True:
-            run = audit(_with_draws(spec, until.draws[-1]), out, until, kept)
+            draws = until.draws[-1]
+            run = audit(_with_draws(spec, draws), out, until, setup)
             decisions = decide(run, gates, point=point, confidence=until.each)
             if on_analysis is not None:
-                on_analysis(until.draws[-1], most, decisions)
-            undecided = [
-                decision
-                for decision in decisions
-                if decision.verdict == "inconclusive" and decision.gate.estimator in sampled
-            ]
-            if (
-                until.draws[-1] >= most
-                or not undecided
-                or any(decision.verdict == "fail" for decision in decisions)
-            ):
+                on_analysis(draws, most, decisions)
+            undecided = _decidable_by_draws(decisions, spec)
+            any_failed = any(decision.verdict == "fail" for decision in decisions)
+            if draws >= most or not undecided or any_failed:
                 return Outcome(run, decisions, until.draws, most)
-            until = until.also(next_analysis(until.draws[-1], most, undecided))
+            until = until.also(next_analysis(draws, most, undecided))
 
 
-def _begun(out: Path, spec: AuditSpec) -> UntilDecided | None:
+def _decidable_by_draws(decisions: Sequence[Decision], spec: AuditSpec) -> list[Decision]:
+    """The inconclusive decisions that more draws can decide: those on estimators that take more at
+    the next analysis."""
+    sampled = _fixed_draws(spec)
+    return [
+        decision
+        for decision in decisions
+        if decision.verdict == "inconclusive" and decision.gate.estimator in sampled
+    ]
+
+
+def _analyses_so_far(out: Path, spec: AuditSpec) -> UntilDecided | None:
     """The analyses so far of the run in a folder; None without a run.
 
     Raises:
-        RunError: it was not sampled for these gates.
+        RunError: the run was not sampled for these gates.
     """
     folder = RunFolder(out)
     folder.check()
@@ -201,22 +203,23 @@ def _begun(out: Path, spec: AuditSpec) -> UntilDecided | None:
 def _with_draws(spec: AuditSpec, draws: int) -> AuditSpec:
     """The spec with at most ``draws`` draws."""
     fixed = _fixed_draws(spec)
-    entries = tuple(
-        registry.with_draws(entry, min(fixed[entry.label], draws))
-        if entry.label in fixed
-        else entry
-        for entry in spec.estimators
-    )
-    return spec.model_copy(update={"estimators": entries})
+    entries = []
+    for entry in spec.estimators:
+        number = fixed.get(entry.label)
+        if number is None:
+            entries.append(entry)
+        else:
+            entries.append(registry.with_draws(entry, min(number, draws)))
+    return spec.model_copy(update={"estimators": tuple(entries)})
 
 
 def _fixed_draws(spec: AuditSpec) -> dict[str, int]:
     """The number of draws of each estimator with an exact interval and a number fixed in
     advance."""
-    built = registry.build(spec.estimators)
-    exact = {
-        label: estimator.fixed_draws
-        for label, estimator in built.items()
-        if estimator.interval.kind is IntervalKind.CLOPPER_PEARSON
-    }
-    return {label: draws for label, draws in exact.items() if draws is not None}
+    fixed = {}
+    for label, estimator in registry.build(spec.estimators).items():
+        # Only an exact interval holds at the confidence that each analysis gets.
+        is_exact = estimator.interval.kind is IntervalKind.CLOPPER_PEARSON
+        if is_exact and estimator.fixed_draws is not None:
+            fixed[label] = estimator.fixed_draws
+    return fixed

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Annotated
 
 import numpy as np
@@ -30,7 +31,7 @@ from robaudit.levels import NoiseLevel
 from robaudit.models.logits import rounded_products
 from robaudit.numerics.image_intervals import ROW_CONFIDENCE, share_bounds
 from robaudit.progress import Listener
-from robaudit.quantities import IntervalKind
+from robaudit.quantities import IntervalKind, Quantity
 from robaudit.records import Inline, Record
 from robaudit.results import Votes
 from robaudit.runs.folder import OUTPUTS, RunFolder
@@ -40,10 +41,11 @@ from robaudit.runs.run import Run
 from robaudit.runs.state import NAME as STATE
 from robaudit.settings import DEVICE
 
-# tolerances
+# Rounding in other versions and batches stays below these tolerances; a changed third digit does
+# not. The relative one is of the distance to the nearer end of the range.
 _RELATIVE = 5e-4
 _ABSOLUTE = 1e-7
-_VOTES = 2
+_VOTES = 2  # that may move to another class
 _FROM_VOTES = (
     IntervalKind.CLOPPER_PEARSON,
     IntervalKind.ANTITHETIC,
@@ -88,7 +90,7 @@ class Verification(Record):
 
     @property
     def good(self) -> bool:
-        """Whether everything was reproduced, and no file has changed."""
+        """Whether all numbers were reproduced, and no file has changed."""
         return not self.differences and not self.altered
 
 
@@ -102,93 +104,97 @@ def verify(
     listener: Listener | None = None,
 ) -> Verification:
     """Recompute all rows of random samples of a run from its spec, its weights and its data, and
-    compare.
+    compare them.
 
-    A number differs when it is off by more than 5e-4 of its distance to the nearer end of its range
-    (at least 1e-7), votes when more than two moved: float rounding in other versions and batches
-    stays below that, a changed third digit does not. Rows with the same bits are counted; a run
-    that measured them to be independent of the batch gives them again on the same machine with the
-    same versions.
+    A number differs if it is off by more than 5e-4 of its distance to the nearer end of its range
+    (at least 1e-7), votes if more than two moved. Float rounding in other versions and batches
+    stays below that; a changed third digit does not. Rows with the same bits are counted. On the
+    same machine with the same versions, a run that measured its rows to be independent of the batch
+    gives the same bits again.
 
     Args:
         run: a finished run.
-        samples: how many samples, drawn at random; None for all. With 0 neither model nor data are
+        samples: number of samples, drawn at random; None for all. With 0 neither model nor data are
             opened: the files are compared with their digests, and every row with its own votes.
-        seed: of the draw; None for a fresh seed, so that nobody knows in advance which rows are
-            checked.
+        seed: of the choice of samples. None: random, so that the checked rows are unpredictable.
         device: cpu, cuda, ...; by default the kind that the run was made on.
-        trust: allow Python code that the spec names.
+        trust: whether Python code that the spec names may run.
         listener: receives notes and progress.
 
     Raises:
         RobauditError: the model or the data have changed, or cannot be read.
     """
-    differences = [difference for row in run.rows for difference in _own_votes(row)]
+    # All rows, whatever is recomputed: this costs no pass.
+    differences = list(chain.from_iterable(map(_differences_from_votes, run.rows)))
     altered = _altered(run)
     if samples == 0:
         return Verification(0, 0, 0, tuple(differences), altered)
     made_on = run.info.device
-    chosen = pick_device(device or device_type(made_on), DEVICE.words)
-    if kind_of(device_name(chosen)) != kind_of(made_on):
-        what = f"was made on {made_on}, and {device_name(chosen)} draws other noise"
+    chosen_device = pick_device(device or device_type(made_on), DEVICE.words)
+    if kind_of(device_name(chosen_device)) != kind_of(made_on):
+        what = f"was made on {made_on}, and {device_name(chosen_device)} draws other noise"
         raise RunError(str(run.path), what, f"verify it on {kind_of(made_on)}")
     spec = spec_of(run)
     dataset = open_dataset(without_download(spec.dataset), base_dir=spec.base_dir, trust=trust)
     ids = list(dict.fromkeys(row.sample_id for row in run.rows))
     listener = listener or Listener()
     if samples is not None and run.info.rows.kind is RowBits.MIXED:
+        # Other batches would give other values.
         listener.note("its model looks at all the images of a batch, so all samples are recomputed")
     elif samples is not None and samples < len(ids):
         ids = random.Random(seed).sample(ids, samples)  # noqa: S311  not a secret
-    drawn = set(ids)
-    rows = [row for row in run.rows if row.sample_id in drawn]
-    subset = _subset(run, dataset, drawn)
-    with deterministic(spec.run.deterministic, chosen), rounded_products(False):
-        recomputed = _recompute(run, Request(spec, trust=trust, dataset=subset), chosen, listener)
-    differences += [
-        difference for row in rows for difference in _differences(run, row, recomputed[row.key])
-    ]
-    # the end of a run adds notes
-    identical = sum(replace(row, note="") == replace(recomputed[row.key], note="") for row in rows)
-    if identical < len(rows) and _same_bits_promised(run, chosen):
+    chosen_ids = set(ids)
+    rows = [row for row in run.rows if row.sample_id in chosen_ids]
+    subset = _subset(run, dataset, chosen_ids)
+    with deterministic(spec.run.deterministic, chosen_device), rounded_products(False):
+        request = Request(spec, trust=trust, dataset=subset)
+        recomputed = _recompute(run, request, chosen_device, listener)
+    identical = 0
+    for row in rows:
+        now = recomputed[row.key]
+        differences += _differences(run, row, now)
+        # Without the notes, to which the end of a run adds.
+        identical += replace(row, note="") == replace(now, note="")
+    if identical < len(rows) and _same_bits_promised(run, chosen_device):
         listener.warn(
             f"{len(rows) - identical} rows have other bits, although nothing but the batches may "
             "have changed since the run"
         )
-    return Verification(len(drawn), len(rows), identical, tuple(differences), altered)
+    return Verification(len(chosen_ids), len(rows), identical, tuple(differences), altered)
 
 
 def _altered(run: Run) -> tuple[str, ...]:
-    """The files of a run that are not those whose digests are in its run.json. The state may be
-    missing: it may be deleted."""
+    """The files of a run whose digests differ from those in its run.json."""
     digests = {name: file_sha256(run.path / name) for name in (*OUTPUTS, STATE)}
-    if digests[STATE] is None:
+    if digests[STATE] is None:  # the state may be deleted
         del digests[STATE]
     return tuple(name for name, digest in digests.items() if digest != run.info.files.get(name))
 
 
-def _own_votes(row: Row) -> Iterator[Mismatch]:
-    """Where the value and the interval of a row are not those of its votes."""
+def _differences_from_votes(row: Row) -> Iterator[Mismatch]:
+    """The value and the ends of the interval of a row, where its own votes give other numbers."""
     votes = _votes_behind(row)
     if votes is None:
         return
     draws = max(1, votes.draws)
     share = votes.of(row.predicted) / draws
     expected = {"value": share}
-    if (
-        row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE
-    ):  # depends on more than the final votes
+    # A confidence sequence depends on more than the final votes.
+    if row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE:
         split = None if votes.split is None else np.array([float(votes.split)])
         lower, upper = share_bounds(np.array([share]), draws, ROW_CONFIDENCE, split)
-        expected |= {"lower": float(lower[0]), "upper": float(upper[0])}
+        expected["lower"] = float(lower[0])
+        expected["upper"] = float(upper[0])
     for name, number in expected.items():
         recorded = getattr(row, name)
+        # `not ... <=` is true for NaN, too.
         if recorded is None or not abs(recorded - number) <= _ABSOLUTE:
             yield Mismatch(row, name, recorded, number)
 
 
 def _votes_behind(row: Row) -> Votes | None:
-    """The votes of a row whose value is the share of those for the predicted class."""
+    """The votes of a row whose value is the share of votes for the predicted class; None for other
+    rows."""
     votes = row.votes
     if votes is None or row.interval.kind not in _FROM_VOTES or row.predicted >= len(votes.counts):
         return None
@@ -207,18 +213,25 @@ def _same_bits_promised(run: Run, device: torch.device) -> bool:
 
 
 def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
-    indices = [i for i in range(len(dataset)) if dataset.sample_id(i) in ids]
+    """These samples of the run's data set, in its order.
+
+    Raises:
+        RunError: a sample is missing, or its image has changed.
+    """
+    indices = [index for index in range(len(dataset)) if dataset.sample_id(index) in ids]
     if len(indices) < len(ids):
-        lost = next(iter(ids - {dataset.sample_id(i) for i in indices}))
+        lost = next(iter(ids - {dataset.sample_id(index) for index in indices}))
         raise RunError(
             str(run.path),
             f"its data set no longer has the sample {lost!r}",
             "restore the data set the run was made on",
         )
-    before = RunFolder(run.path).image_digests(run.info)
-    for i in indices:
-        sample = dataset[i]
-        if sample.id in before and before[sample.id] != image_digest(sample):
+    # Empty if the state was deleted: then the rows alone tell.
+    recorded_digests = RunFolder(run.path).image_digests(run.info)
+    for index in indices:
+        sample = dataset[index]
+        recorded_digest = recorded_digests.get(sample.id)
+        if recorded_digest is not None and recorded_digest != image_digest(sample):
             raise RunError(
                 f"{dataset.where}: {sample.id}",
                 "this image has changed since the run",
@@ -240,35 +253,44 @@ def _recompute(
 
 
 def _differences(run: Run, row: Row, now: Row) -> Iterator[Mismatch]:
+    """The numbers of a row that differ from those computed now, beyond the tolerance."""
     for name in _IDENTICAL:
         if getattr(row, name) != getattr(now, name):
             yield Mismatch(row, name, getattr(row, name), getattr(now, name))
-    quantity = run.quantities[row.quantity]
-    votes = _votes_behind(row)
-    counts = [None if each.votes is None else each.votes.counts for each in (row, now)]
-    moved = _moved(*counts)
+    recorded_counts = None if row.votes is None else row.votes.counts
+    recomputed_counts = None if now.votes is None else now.votes.counts
+    moved = _votes_moved(recorded_counts, recomputed_counts)
     if moved > _VOTES:
-        yield Mismatch(row, "votes", *counts)
+        yield Mismatch(row, "votes", recorded_counts, recomputed_counts)
     yield from _other_draws(row, now)
-    if votes is None:
-        slack = 0.0
-    elif any(True for _ in _own_votes(row)):
-        return  # said already
-    else:
+    slack = 0.0
+    votes = _votes_behind(row)
+    if votes is not None:
+        # Numbers that the row's own votes contradict are reported already.
+        if any(True for _ in _differences_from_votes(row)):
+            return
         slack = moved / max(1, votes.draws)  # a value computed from votes moves with them
+    quantity = run.quantities[row.quantity]
     for name in _CLOSE:
         recorded = getattr(row, name)
         recomputed = getattr(now, name)
-        if recorded is None or recomputed is None:
-            same = recorded is recomputed
-        elif math.isnan(recorded) or math.isnan(recomputed):
-            same = math.isnan(recorded) and math.isnan(recomputed)
-        else:
-            to_end = min(abs(recomputed - quantity.low), abs(quantity.high - recomputed))
-            scale = to_end if math.isfinite(to_end) else abs(recomputed)
-            same = abs(recorded - recomputed) <= slack + max(_ABSOLUTE, _RELATIVE * scale)
-        if not same:
+        if not _close(recorded, recomputed, quantity, slack):
             yield Mismatch(row, name, recorded, recomputed)
+
+
+def _close(
+    recorded: float | None, recomputed: float | None, quantity: Quantity, slack: float
+) -> bool:
+    """Whether two numbers of a quantity differ by rounding, and by ``slack``, only."""
+    if recorded is None or recomputed is None:
+        return recorded is recomputed
+    if math.isnan(recorded) or math.isnan(recomputed):
+        return math.isnan(recorded) and math.isnan(recomputed)
+    # Relative to the distance to the nearer end: a probability of 0.9999 has the precision of its
+    # complement. A range without ends leaves the number itself.
+    to_end = min(abs(recomputed - quantity.low), abs(quantity.high - recomputed))
+    scale = to_end if math.isfinite(to_end) else abs(recomputed)
+    return abs(recorded - recomputed) <= slack + max(_ABSOLUTE, _RELATIVE * scale)
 
 
 def _other_draws(row: Row, now: Row) -> Iterator[Mismatch]:
@@ -280,13 +302,17 @@ def _other_draws(row: Row, now: Row) -> Iterator[Mismatch]:
     recomputed = bits_of(now)
     if recorded is None or recomputed is None or len(recorded) != len(recomputed):
         yield Mismatch(row, "kept", "in the row", "not")
-    elif (differing := np.flatnonzero(recorded != recomputed)).size > _VOTES:
+        return
+    differing = np.flatnonzero(recorded != recomputed)
+    if differing.size > _VOTES:
         first = int(differing[0])
         yield Mismatch(row, f"kept of draw {first}", bool(recorded[first]), bool(recomputed[first]))
 
 
-def _moved(before: Sequence[int] | None, now: Sequence[int] | None) -> int:
-    """The number of votes that moved to another class."""
+def _votes_moved(before: Sequence[int] | None, now: Sequence[int] | None) -> int:
+    """The number of votes that moved to another class; more than allowed if the votes cannot be
+    compared."""
     if before is None or now is None or len(before) != len(now):
         return 0 if before is now else _VOTES + 1
+    # A vote that moves changes two counts; one whose logits became infinite changes a single one.
     return (sum(abs(a - b) for a, b in zip(before, now, strict=True)) + 1) // 2

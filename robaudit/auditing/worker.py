@@ -1,4 +1,5 @@
-"""The worker of an audit as a Ray actor: it prepares the spec itself, and computes chunks."""
+"""The worker of an audit as a Ray actor: it prepares the audit on its own machine, and computes
+chunks."""
 
 from __future__ import annotations
 
@@ -26,10 +27,10 @@ class Report:
     """The report of a worker that is ready.
 
     Attributes:
-        host: the machine it runs on.
+        host: the machine that the worker runs on.
         info, seen: see :class:`~robaudit.auditing.prepare.CheckedAudit`.
-        told: notes (False) and warnings (True) from its preparation.
-        images: size of its first chunk.
+        told: notes (False) and warnings (True) of the preparation.
+        images: size of the first chunk.
     """
 
     host: str
@@ -48,14 +49,13 @@ class _Ready:
     report: Report
 
     @classmethod
-    def of(cls, audit: PreparedAudit, host: str, told: Sequence[tuple[bool, str]]) -> _Ready:
-        """With a worker for its chunks."""
+    def from_audit(
+        cls, audit: PreparedAudit, host: str, messages: Sequence[tuple[bool, str]]
+    ) -> _Ready:
+        """An audit with a worker for its chunks, and the report about both."""
         worker = audit.worker()
-        return cls(
-            audit,
-            worker,
-            Report(host, audit.info, audit.seen, told, worker.next_images(audit.tasks)),
-        )
+        images = worker.next_images(audit.tasks)
+        return cls(audit, worker, Report(host, audit.info, audit.seen, messages, images))
 
 
 class RestartedError(Exception):
@@ -63,16 +63,16 @@ class RestartedError(Exception):
 
 
 class _Collector(Listener):
-    """Collects notes and warnings."""
+    """Collects notes (False) and warnings (True), which go to the process that writes."""
 
     def __init__(self) -> None:
-        self.told = list[tuple[bool, str]]()
+        self.messages = list[tuple[bool, str]]()
 
     def note(self, text: str) -> None:
-        self.told.append((False, text))
+        self.messages.append((False, text))
 
     def warn(self, text: str) -> None:
-        self.told.append((True, text))
+        self.messages.append((True, text))
 
 
 class RayWorker:
@@ -80,13 +80,15 @@ class RayWorker:
     chunk."""
 
     def __init__(self) -> None:
+        # Held while the network runs: during prepare() and compute(), not while images are read.
         self._computing = threading.Lock()
         self._ready: _Ready | None = None
+        # Torch's settings stay until the process ends, which is the worker's own.
         self._settings = ExitStack()
 
     def prepare(self, request: Request, spec: AuditSpec, device: str) -> Report:
-        """Prepare the audit; if that is done already, keep model and data, and change the numbers
-        of draws.
+        """Prepare the audit. One that is prepared already keeps model and data, and gets the new
+        numbers of draws.
 
         Args:
             request: what is asked for, and objects in memory.
@@ -98,27 +100,36 @@ class RayWorker:
             if ready is None:
                 ready = self._prepared(replace(request, spec=spec), device)
             elif ready.audit.spec != spec:
-                ready = _Ready.of(ready.audit.again(spec), ready.report.host, ready.report.told)
+                adapted = ready.audit.again(spec)
+                ready = _Ready.from_audit(adapted, ready.report.host, ready.report.told)
             self._ready = ready
             return ready.report
 
-    def _prepared(self, request: Request, name: str) -> _Ready:
-        keep_freed_memory()  # the process is the worker's own
-        device = pick_device(name)
+    def _prepared(self, request: Request, device_name: str) -> _Ready:
+        """The audit of a request, prepared on a device.
+
+        Raises:
+            RobauditError: something is missing, damaged, or does not fit the rest, or memory runs
+                out.
+        """
+        keep_freed_memory()  # a setting of the process, which is the worker's own
+        device = pick_device(device_name)
         host = socket.gethostname()
-        heard = _Collector()
+        collector = _Collector()
         spec = request.spec
+        # Before anything runs on the device: see deterministic().
         self._settings.enter_context(deterministic(spec.run.deterministic, device))
         self._settings.enter_context(rounded_products(False))
         try:
-            opened = open_audit(request, heard)
+            opened = open_audit(request, collector)
         except RobauditError as error:
+            # The process that writes has opened the same audit, so this machine must differ.
             what = f"{error.what} (all is well where the audit was started)"
             raise type(error)(
                 f"{host}: {error.where}", what, "give all machines the same files and packages"
             ) from error
         try:
-            audit = prepare(request, device, heard, opened)
+            audit = prepare(request, device, collector, opened)
         except ModelError as error:
             path = model_path(spec.model, spec.base_dir)
             if path is None or os.access(path, os.R_OK):
@@ -126,14 +137,17 @@ class RayWorker:
             raise ModelError(
                 f"{host}: {error.where}", error.what, "put the model where all machines can read it"
             ) from error
-        return _Ready.of(audit, host, heard.told)
+        return _Ready.from_audit(audit, host, collector.messages)
 
     def compute(self, chunk: Chunk, ids: Sequence[str]) -> Iterator[tuple[Step, int, list[str]]]:
-        """Compute a chunk; with each step come the size of the next chunk, and notes.
+        """Compute a chunk, step by step.
 
         Args:
             chunk: tasks and places.
             ids: the ids of the samples at these places.
+
+        Yields:
+            A step, the size of the next chunk, and notes.
 
         Raises:
             RestartedError: the worker is not prepared.
@@ -143,25 +157,28 @@ class RayWorker:
             raise RestartedError
         worker = self._ready.worker
         host = self._ready.report.host
-        heard = _Collector()
+        collector = _Collector()
         with _explaining():
+            # Only places are sent: the data set of this machine must have the same samples there.
             if not worker.has(chunk.places, ids):
                 raise DataError(
                     f"{host}: {worker.where}",
                     "holds other samples there",
                     "give all workers the same data",
                 )
+            # Before the lock: this thread reads while the other computes.
             images = list(worker.read(chunk.places))
             with self._computing:
-                for step in worker.compute(chunk.tasks, images, heard, lambda *_: None):
-                    told = heard.told
-                    heard.told = []
-                    yield step, worker.next_images(chunk.tasks), [text for _, text in told]
+                for step in worker.compute(chunk.tasks, images, collector, lambda *_: None):
+                    notes = [text for _, text in collector.messages]
+                    collector.messages = []
+                    yield step, worker.next_images(chunk.tasks), notes
 
 
 @contextmanager
 def _explaining() -> Iterator[None]:
-    """Raise an error that can be sent for everything that a local audit reports in one line."""
+    """Turn everything that a local audit reports in one line into an error that can be sent."""
+    # SystemExit would end the process of the actor, and nobody would read the reason.
     try:
         yield
     except SystemExit:
@@ -171,6 +188,7 @@ def _explaining() -> Iterator[None]:
             "let it return or raise",
         ) from None
     except Exception as error:
-        if (refusal := explained(error)) is not None:
-            raise refusal from error
+        user_error = explained(error)
+        if user_error is not None:
+            raise user_error from error
         raise

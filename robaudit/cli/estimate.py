@@ -32,7 +32,7 @@ from robaudit.settings import Setting
 from robaudit.spec.origin import Location
 
 if TYPE_CHECKING:
-    from robaudit.auditing.audit import Kept
+    from robaudit.auditing.audit import SharedSetup
     from robaudit.gates.decide import Decision, Verdict
     from robaudit.runs.info import UntilDecided
     from robaudit.runs.run import Run
@@ -223,7 +223,7 @@ class _Audit:
         spec: AuditSpec,
         folder: Path | None,
         until: UntilDecided | None = None,
-        kept: Kept | None = None,
+        setup: SharedSetup | None = None,
     ) -> Run:
         """Audit a spec, with a progress bar on standard error.
 
@@ -246,7 +246,7 @@ class _Audit:
                 ray_address=self.ray_address,
                 budget=self.budget,
                 until=until,
-                kept=kept,
+                setup=setup,
             )
 
 

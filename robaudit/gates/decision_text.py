@@ -158,6 +158,6 @@ def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
     if any(decision.estimate.covers is Covers.MEASUREMENT for decision in decisions):
         scope += f"; for {THESE_IMAGES} only (" + POPULATION + f": for {LIKE_THESE})"
     gates = "gate" if len(decisions) == 1 else "gates"
-    return (
-        f"{overall(decisions, inconclusive)}: of {len(decisions)} {gates} {counted}{taken}{scope}"
-    )
+    verdicts = f"{overall(decisions, inconclusive)}: of {len(decisions)} {gates} {counted}{taken}"
+    # Joined with +, which keeps the words of both doors.
+    return verdicts + scope

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROW_GROUP = 2**16
 """Rows of a Parquet file in memory at a time."""
-_PIECE = 2**20  # bytes
+_PIECE = 2**20  # bytes that are read back and passed on at once
 
 
 def arrow_table(
@@ -42,7 +42,7 @@ def arrow_table(
     """
     pa = _pyarrow(where)
     schema = _schema(pa)
-    batches = [_batch(pa, schema, chunk, class_names) for chunk in _groups(rows)]
+    batches = [_batch(pa, schema, group, class_names) for group in _row_groups(rows)]
     return pa.Table.from_batches(batches, schema)
 
 
@@ -54,43 +54,50 @@ def parquet_pieces(
     Raises:
         RobauditError: pyarrow is not installed; the call raises it, not the first piece.
     """
+    # A generator function would import on its first piece, when output has begun.
     pa = _pyarrow(where)
-    return _written(pa, rows, class_names)
+    return _parquet_bytes(pa, rows, class_names)
 
 
-def _written(pa: Any, rows: Iterable[Row], class_names: Sequence[str] | None) -> Iterator[bytes]:
+def _parquet_bytes(
+    pa: Any, rows: Iterable[Row], class_names: Sequence[str] | None
+) -> Iterator[bytes]:
+    """The bytes of a Parquet file."""
     from pyarrow import parquet
 
+    # Through a file on disk, because the writer wants a file to write to, and the file may be
+    # larger than memory.
     with tempfile.TemporaryFile() as file:
         schema = _schema(pa)
         with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-            for chunk in _groups(rows):
-                writer.write_batch(_batch(pa, schema, chunk, class_names))
+            for group in _row_groups(rows):
+                writer.write_batch(_batch(pa, schema, group, class_names))
         file.seek(0)
         yield from iter(lambda: file.read(_PIECE), b"")
 
 
-def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    left = iter(rows)
-    while chunk := list(islice(left, ROW_GROUP)):
-        yield chunk
+def _row_groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """The rows, :data:`ROW_GROUP` at a time."""
+    remaining = iter(rows)
+    while group := list(islice(remaining, ROW_GROUP)):
+        yield group
 
 
 def _schema(pa: Any) -> Any:
+    """The Arrow schema of rows, from the types of the fields of :class:`Row`."""
     hints = get_type_hints(Row)
-    return pa.schema(
-        [(name, _type(pa, hints.get(name, str))) for name in (*TABLE_COLUMNS, *PARTS, "numbers")]
-    )
+    names = (*TABLE_COLUMNS, *PARTS, "numbers")
+    # Names of classes are no fields of a row; they are text.
+    return pa.schema([(name, _type(pa, hints.get(name, str))) for name in names])
 
 
 def _type(pa: Any, hint: Any) -> Any:
     """The Arrow type of a field; objects become text."""
-    inner = (
-        [arg for arg in get_args(hint) if arg is not type(None)]
-        if get_origin(hint) in (Union, UnionType)
-        else [hint]
-    )
-    kind = get_origin(inner[-1]) or inner[-1]
+    alternatives = [hint]
+    if get_origin(hint) in (Union, UnionType):
+        alternatives = [arg for arg in get_args(hint) if arg is not type(None)]
+    # Of `int | float`, the wider one comes last.
+    kind = get_origin(alternatives[-1]) or alternatives[-1]
     if kind is tuple:
         return pa.list_(pa.int64())
     if kind is Mapping:
@@ -102,35 +109,33 @@ def _type(pa: Any, hint: Any) -> Any:
 
 
 def _batch(pa: Any, schema: Any, rows: Sequence[Row], class_names: Sequence[str] | None) -> Any:
-    # as in samples.csv
-    names = (
-        None
-        if class_names is None
-        else [name.encode(errors="backslashreplace").decode() for name in class_names]
-    )
-    columns = dict(
-        zip(
-            TABLE_COLUMNS,
-            zip(*(table_values(row, names) for row in rows), strict=True),
-            strict=True,
-        )
-    )
+    """The rows as a batch of Arrow columns."""
+    names = None
+    if class_names is not None:
+        # Arrow's text is UTF-8: what it cannot encode is escaped, as in samples.csv.
+        names = [name.encode(errors="backslashreplace").decode() for name in class_names]
+    lines = [table_values(row, names) for row in rows]
+    columns = dict(zip(TABLE_COLUMNS, zip(*lines, strict=True), strict=True))
     columns["interval"] = tuple(interval.text for interval in columns["interval"])
-    columns |= {
-        name: tuple(part and _members(part) for part in map(attrgetter(name), rows))
-        for name in PARTS
-    }
+    for name in PARTS:
+        parts = map(attrgetter(name), rows)
+        columns[name] = tuple(part and _members(part) for part in parts)
     columns["numbers"] = tuple(list(row.numbers.items()) or None for row in rows)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(columns[field.name], field.type) for field in schema], schema=schema
-    )
+    arrays = [pa.array(columns[field.name], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _members(part: Checked) -> dict[str, Any]:
+    """The fields of a typed part, as Arrow's struct takes them."""
     return {field.name: getattr(part, field.name) for field in fields(part)}
 
 
 def _pyarrow(where: str) -> Any:
+    """The package pyarrow.
+
+    Raises:
+        RobauditError: it is not installed.
+    """
     try:
         import pyarrow
     except ImportError:

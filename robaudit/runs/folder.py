@@ -2,8 +2,8 @@
 that writes there.
 
 The lock is a ``flock`` on ``.lock``. SQLite's own locks last for a transaction and cover only the
-database; this lock lasts for a session, also covers run.json, the outputs and the log, ends with
-its process even if children outlive it, and shows by its inode whether the folder has been removed
+database. This lock lasts for a session and also covers run.json, the outputs and the log. It ends
+with its process, even if children outlive it. Its inode shows whether the folder has been removed
 or replaced.
 """
 
@@ -29,7 +29,8 @@ RUNS = Path("runs")
 """The default folder of run folders."""
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 _LOCK = ".lock"
-_HEADER = 512  # bytes; SQLite takes a shorter file for an empty database
+# Bytes of a database's first page at least: SQLite takes a shorter file for an empty database.
+_HEADER = 512
 _lock_handles: set[int] = set()  # descriptors of the locks that this process holds
 
 
@@ -52,17 +53,19 @@ class Lock:
         Raises:
             RunError: the folder's lock is no longer the file that this process holds.
         """
+        # lstat looks the name up anew. The open descriptor cannot tell: it keeps the inode alive
+        # after the folder is gone, which is also why no other file can get the same number.
         try:
-            about = (self.folder / _LOCK).lstat()
+            status = (self.folder / _LOCK).lstat()
         except (FileNotFoundError, NotADirectoryError):
-            about = None
+            status = None
         except OSError as error:
             raise RunError(
                 str(self.folder),
                 f"cannot be read: {error.strerror or error}",
                 "choose another " + OUT,
             ) from error
-        if about is None or (about.st_dev, about.st_ino) != self.file:
+        if status is None or (status.st_dev, status.st_ino) != self.file:
             raise RunError(
                 str(self.folder),
                 "was removed or replaced while robaudit was writing here",
@@ -75,13 +78,16 @@ def locked(folder: Path) -> Iterator[Lock]:
     """Hold the folder's lock within the block; it ends with this process, even if children outlive
     it.
 
+    An audit takes this lock after it has checked model and data, and before it writes anything.
+    SQLite's locks are always taken within it.
+
     Raises:
         RunError: another process holds it, or the folder cannot be written.
     """
+    # Closed on exec, so that a program started by this process does not keep the lock.
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        handle = os.open(
-            folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
-        )
+        handle = os.open(folder / _LOCK, flags, 0o644)
     except OSError as error:
         raise RunError(
             str(folder), f"cannot be written: {error.strerror or error}", "choose another " + OUT
@@ -100,14 +106,13 @@ def locked(folder: Path) -> Iterator[Lock]:
             raise RunError(
                 str(folder), f"cannot be locked: {error.strerror or error}", "choose another " + OUT
             ) from error
-        about = os.fstat(handle)
-        lock = Lock(folder, (about.st_dev, about.st_ino))
-        lock.check()
+        status = os.fstat(handle)
+        lock = Lock(folder, (status.st_dev, status.st_ino))
+        lock.check()  # the folder may have been replaced between open and flock
         yield lock
     finally:
-        if (
-            handle in _lock_handles
-        ):  # a forked child has closed it already, and the number may belong to another file
+        # A forked child has closed it already, and the number may belong to another file there.
+        if handle in _lock_handles:
             _lock_handles.remove(handle)
             os.close(handle)
 
@@ -115,6 +120,7 @@ def locked(folder: Path) -> Iterator[Lock]:
 def _release_in_child() -> None:
     """Close the locks in a forked child: they belong to the parent, and a child that outlives it
     must not keep them."""
+    # Closing a copy of the descriptor does not unlock: flock ends with the last copy.
     while _lock_handles:
         with contextlib.suppress(OSError):
             os.close(_lock_handles.pop())
@@ -161,15 +167,16 @@ class RunFolder:
                 f"cannot be used as a run folder: {error.strerror or error}",
                 "choose another " + OUT,
             ) from error
-        others = sorted(
-            name
-            for name in names
-            if not name.startswith(".") and name not in (NAME, f"{NAME}-journal")
+        # A kill before the first run.json leaves the lock (a hidden file) and perhaps the state and
+        # its journal: such a folder is taken for an empty one.
+        left_by_kill = (NAME, f"{NAME}-journal")
+        foreign = sorted(
+            name for name in names if not name.startswith(".") and name not in left_by_kill
         )
-        if others and not self.exists:
+        if foreign and not self.exists:
             raise RunError(
                 str(self.path),
-                f"is not a run folder, and not empty (it contains {others[0]})",
+                f"is not a run folder, and not empty (it contains {foreign[0]})",
                 "choose another " + OUT,
             )
 
@@ -195,17 +202,12 @@ class RunFolder:
             RunError: it is missing, damaged or of another version, or an output is a link.
         """
         if not self.path.is_dir():
-            inside = self.path.is_file() and RunFolder(self.path.parent).exists
-            remedy = (
-                f"name its folder, {self.path.parent}"
-                if inside
-                else "name a folder that robaudit estimate has written"
-            )
+            remedy = "name a folder that robaudit estimate has written"
+            if self.path.is_file() and RunFolder(self.path.parent).exists:
+                remedy = f"name its folder, {self.path.parent}"
             raise RunError(str(self.path), "is not a run folder", remedy)
-        for name in (
-            "run.json",
-            *OUTPUTS,
-        ):  # a link may lead to files that the folder's maker cannot read
+        # A link may lead to files that the folder's maker cannot read.
+        for name in ("run.json", *OUTPUTS):
             if (self.path / name).is_symlink():
                 what = "is a symbolic link, and links in a run folder are not followed"
                 raise RunError(str(self.path / name), what, "put the file itself there")
@@ -255,6 +257,8 @@ class RunFolder:
 
     def write_info(self, info: RunInfo) -> None:
         """Write run.json."""
+        # By rename: a kill leaves the old file or the new one. The guard is asked once the folder
+        # is open, and the file is then written into that folder, whatever takes its name.
         write_atomically(self.path / "run.json", json_bytes(sealed(info.document())), self.guard)
 
     def _read_state(self, info: RunInfo) -> State:
@@ -270,25 +274,30 @@ class RunFolder:
             RunError: it has changed, or SQLite would take it for a new database.
         """
         path = self.path / NAME
+        # run.json is written after the state's tables, so a run whose state has no header has lost
+        # it. Without run.json, an empty file is what a kill during creation leaves.
         if info and path.is_file() and path.stat().st_size < _HEADER:
             raise damaged(str(path), "it ends within its header")
-        wanted = info.files.get(NAME) if info and info.complete else None
-        if wanted is None or (digest := file_sha256(path)) is None:
+        recorded = info.files.get(NAME) if info and info.complete else None
+        if recorded is None:
             return False
-        if digest != wanted:
+        digest = file_sha256(path)
+        if digest is None:  # deleted, which is allowed
+            return False
+        if digest != recorded:
             raise damaged(str(path), "it has changed since it was written")
         return True
 
 
 def in_runs(name: str, out: Path | None = None) -> Path:
-    """A folder below ``out``, or below :data:`RUNS`: a link there may have come with a stranger's
-    files, so it is not followed.
+    """The folder ``name`` below ``out``, by default below :data:`RUNS`.
 
     Raises:
-        RunError: it is the default folder, and it or ``runs`` is a symbolic link.
+        RunError: ``out`` is not given, and the folder or ``runs`` is a symbolic link.
     """
     if out is not None:
         return out / name
+    # Nobody typed this path: a link there may have come with a stranger's files.
     for path in (RUNS, RUNS / name):
         if path.is_symlink():
             raise RunError(
@@ -324,11 +333,10 @@ def refuse_other_gates(folder: Path, info: RunInfo, gates: Sequence[str]) -> Non
     Raises:
         RunError: they differ from the gates in run.json.
     """
-    then, now = (
-        [str(parse_gate(text, QUANTITIES, str(folder))) for text in written]
-        for written in (info.gates, gates)
-    )
-    if info.until_decided and then != now:
+    # Parsed, so that another spelling of the same gates is no change.
+    recorded = [str(parse_gate(text, QUANTITIES, str(folder))) for text in info.gates]
+    current = [str(parse_gate(text, QUANTITIES, str(folder))) for text in gates]
+    if info.until_decided and recorded != current:
         raise sampled_for_other_gates(folder)
 
 

@@ -40,21 +40,28 @@ class GroupKey(Record):
         return "" if norm is None else norm.value
 
     def __str__(self) -> str:
-        if self.at.level is None:
-            return (
-                self.estimator if self.at.noise is None else f"{self.estimator} under {self.noise}"
-            )
-        return f"{self.estimator} at {self.at}"
+        if self.at.level is not None:
+            return f"{self.estimator} at {self.at}"
+        if self.at.noise is not None:
+            # Of the noise as a whole, as noise_tolerance is.
+            return f"{self.estimator} under {self.noise}"
+        return self.estimator
 
 
 def by_sample(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """The rows of each image; a run has them together."""
+    """The rows of each sample."""
+    # groupby needs no memory for the other samples: a run has the rows of a sample together.
     for _, group in itertools.groupby(rows, key=attrgetter("sample_id")):
         yield list(group)
 
 
 def refuse_no_values(finite: int, others: int, where: str) -> None:
     """Refuse a group without a finite value.
+
+    Args:
+        finite: number of finite values.
+        others: number of results without one.
+        where: the group, for messages.
 
     Raises:
         NothingLeftError: none of its results is a finite number.
@@ -73,6 +80,7 @@ def quantity_of(name: str, quantities: Mapping[str, Quantity] | None) -> Quantit
     Raises:
         RunError: it has no description, so its range and direction are unknown.
     """
+    # The quantity of a plugin that is not installed is described in the run alone.
     known = {**BUILT_IN, **(quantities or {})}
     if name not in known:
         raise RunError(

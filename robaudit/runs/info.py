@@ -19,6 +19,7 @@ from robaudit.text import printable
 
 
 def _plain(text: str) -> str:
+    """Check that a text can be printed as it is: a run.json may come from a stranger."""
     if printable(text) != text:
         raise ValueError(f"holds control characters: {printable(text)}")
     return text
@@ -27,29 +28,32 @@ def _plain(text: str) -> str:
 def _step(text: str) -> str:
     """Check the key of a duration: ``label@noise level``, or the name of a step that all estimators
     share."""
-    _, at, level = text.partition("@")
-    if at:
-        NoiseLevel.from_key(level)
+    _, separator, level_key = text.partition("@")
+    if separator:
+        NoiseLevel.from_key(level_key)
     return text
 
 
 def _readable(spec: dict[str, Any]) -> dict[str, Any]:
-    """Check the parts of a spec that readers use before it is validated as a spec."""
+    """Check the parts of a spec that readers use without validating it as a spec.
+
+    Validation as a spec needs the plugins that the run was made with; most readers do not.
+    """
     gates = spec.get("gates", [])
     if not (isinstance(gates, list) and all(isinstance(gate, str) for gate in gates)):
         raise ValueError("its gates are not a list of texts")
     for key in ("noise", "estimators"):
         entries = spec.get(key, [])
-        if not (
-            isinstance(entries, list)
-            and all(
-                isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in entries
-            )
-        ):
+        if not (isinstance(entries, list) and all(_has_name(entry) for entry in entries)):
             raise ValueError(f"{key} must be a list of mappings, each with a name")
     if not all(isinstance(spec.get(key, {}), dict) for key in ("model", "run")):
         raise ValueError("model and run must be mappings")
     return spec
+
+
+def _has_name(entry: object) -> bool:
+    """Whether an entry of a spec is a mapping with a name."""
+    return isinstance(entry, dict) and isinstance(entry.get("name"), str)
 
 
 def device_type(device: str) -> str:
@@ -58,13 +62,14 @@ def device_type(device: str) -> str:
 
 
 def kind_of(device: str) -> str:
-    """The device as far as noise depends on it: cpu, or cuda and the card's model (its
-    multiprocessors order torch's normal draws)."""
+    """The device as far as noise depends on it: cpu, or cuda and the card's model."""
     kind = device_type(device)
+    # On CUDA the number of multiprocessors orders torch's normal draws.
     return kind if kind == "cpu" else f"{kind} {device.partition(' ')[2]}"
 
 
 Plain = Annotated[str, AfterValidator(_plain)]
+# In the ranges of a result's numbers: readers square and sum them, and SQLite and NumPy hold them.
 Number = Annotated[float, Field(gt=-LARGEST, lt=LARGEST)]
 Whole = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -73,7 +78,7 @@ class RowBits(StrEnum):
     """The dependence of an image's logits on its batch.
 
     Attributes:
-        BITWISE: none: the same bits in every batch that was tried.
+        BITWISE: no dependence: the same bits in every batch that was tried.
         ROUNDING: the last digits depend on the size of the batch.
         MIXED: the network mixes the images of a batch.
     """
@@ -84,12 +89,17 @@ class RowBits(StrEnum):
 
 
 class _Part(BaseModel):
+    """An object in run.json."""
+
+    # Strict: robaudit writes the exact types, so anything else is damage. Unknown keys are ignored,
+    # so that a newer robaudit may add some within a schema version. "model" is a key of ours, which
+    # pydantic would otherwise protect.
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True, protected_namespaces=())
 
 
 class QuantityInfo(_Part):
-    """A quantity of the run: :class:`robaudit.quantities.Quantity`, None for an infinite end of its
-    range."""
+    """A quantity of the run (:class:`robaudit.quantities.Quantity`); None for an infinite end of
+    its range."""
 
     model_config = ConfigDict(extra="forbid")
     name: Plain
@@ -110,7 +120,10 @@ class ModelInfo(_Part):
 
 
 class DataInfo(_Part):
-    """The data set; what was read of it is known when the run is complete."""
+    """The data set.
+
+    Numbers of samples and the digest are known when the run is complete.
+    """
 
     where: str
     class_names: list[str] | None
@@ -124,8 +137,9 @@ class Rows(_Part):
 
     Attributes:
         kind: the kind of dependence.
-        largest_difference: of a logit between two batches, relative to the spread of all logits; of
-            a gradient, if the run uses them, relative to the largest.
+        largest_difference: the largest difference of a logit between two batches, relative to the
+            spread of all logits. If the run uses gradients, also of a gradient, relative to the
+            spread of all gradients.
     """
 
     kind: Annotated[RowBits, Field(strict=False)]
@@ -173,7 +187,8 @@ class Skip(_Part):
     """A skipped sample, and the reason.
 
     Attributes:
-        task: the failed task; None if the sample cannot be used at all. It is not in run.json.
+        task: the failed task, which the state has and run.json has not; None if the sample cannot
+            be used at all.
     """
 
     sample_id: str
@@ -196,7 +211,7 @@ class Session(_Part):
     command: Plain | None
     device: Plain
     robaudit: Plain
-    workers: Whole = 1
+    workers: Whole = 1  # unset, and so omitted, with a single worker
 
 
 class UntilDecided(_Part):
@@ -205,9 +220,10 @@ class UntilDecided(_Part):
 
     Attributes:
         confidence: of all possible analyses together, which share the error equally.
-        possible: draws per image after which an analysis may take place, fixed in advance.
-        draws: those after which an analysis took place; in an unfinished run, the last is under
-            way.
+        possible: the numbers of draws per image after which an analysis may take place, fixed in
+            advance.
+        draws: the numbers after which an analysis took place; in an unfinished run, the last
+            analysis is under way.
         point: whether values without an interval decide.
     """
 
@@ -218,14 +234,17 @@ class UntilDecided(_Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> UntilDecided:
+        # The error was split over the possible analyses alone.
         if not set(self.draws) <= set(self.possible):
             raise ValueError("an analysis took place that was not possible")
         return self
 
     @property
     def each(self) -> float:
-        """The confidence of each analysis, so that all possible analyses hold together with
+        """The confidence of a single analysis, so that all possible analyses hold together with
         :attr:`confidence`."""
+        # Bonferroni over the possible analyses, not over those that take place: which ones do
+        # depends on the results.
         return simultaneous(self.confidence, len(self.possible))
 
     def also(self, draws: int) -> UntilDecided:
@@ -233,8 +252,8 @@ class UntilDecided(_Part):
         return self.model_copy(update={"draws": [*self.draws, draws]})
 
 
-class _Asked(_Part):
-    """What the spec says."""
+class _FromSpec(_Part):
+    """The part of run.json that is known from the spec alone."""
 
     schema_version: int
     status: Literal["running", "complete"]
@@ -247,11 +266,12 @@ class _Asked(_Part):
 
 
 class Measured(_Part):
-    """What is known of model, device and environment once the model is loaded and checked.
+    """The part of run.json that is known once the model is loaded and checked: model, device and
+    environment.
 
     Attributes:
         rows: how an image's logits depend on its batch.
-        batch_rows: rows in a pass.
+        batch_rows: images in a pass.
         precision_effect: what a lower precision changes, by noise level.
     """
 
@@ -265,15 +285,14 @@ class Measured(_Part):
     precision_effect: list[dict[str, Any]] = []
 
 
-class RunInfo(Measured, _Asked):
-    """The content of run.json, which has the fields of these three classes in this order:
-    ``_Asked``, ``Measured``, ``RunInfo``.
+class RunInfo(Measured, _FromSpec):
+    """The content of run.json.
 
-    Fields that nobody has set are left out of the file. What follows ``until_decided`` is known
-    when the run is complete.
+    The file has the fields of ``_FromSpec``, ``Measured`` and this class, in this order. Unset
+    fields are omitted. The fields after ``until_decided`` are known when the run is complete.
 
     Attributes:
-        spec: as a document, which is validated as a spec only where one is needed.
+        spec: the spec as a document; it is validated as a spec only where one is needed.
     """
 
     data: DataInfo
@@ -285,6 +304,7 @@ class RunInfo(Measured, _Asked):
     sessions: list[Session] = []
     until_decided: UntilDecided | None = None
     finished: Plain = ""
+    # Most of these are required of a complete run: see _OF_A_COMPLETE_RUN.
     quantities: list[QuantityInfo] = []
     clean_accuracy: ShareInfo | None = None
     noisy_accuracy: list[NoisyAccuracyInfo] = []
@@ -295,10 +315,9 @@ class RunInfo(Measured, _Asked):
     files: dict[str, str] = {}
 
     @model_validator(mode="after")
-    def _whole(self) -> RunInfo:
-        if self.status == "complete" and (
-            missing := [name for name in _OF_A_COMPLETE_RUN if name not in self.model_fields_set]
-        ):
+    def _has_results_if_complete(self) -> RunInfo:
+        missing = [name for name in _OF_A_COMPLETE_RUN if name not in self.model_fields_set]
+        if self.complete and missing:
             raise ValueError(f"{missing[0]!r} is missing")
         return self
 
@@ -313,7 +332,8 @@ class RunInfo(Measured, _Asked):
         return list(self.spec.get("gates", ()))
 
     def document(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The content of run.json as JSON values."""
+        # An unset field is unknown, which is not the same as its default.
         return self.model_dump(mode="json", exclude_unset=True)
 
     @staticmethod
@@ -329,18 +349,17 @@ class RunInfo(Measured, _Asked):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
-            problem = (
-                f"{place!r} is missing"
-                if first["type"] == "missing"
-                else f"{place}: {wanted(first)}"
-            )
+            if first["type"] == "missing":
+                problem = f"{place!r} is missing"
+            else:
+                # The checks of the whole object have no place.
+                problem = f"{place}: {wanted(first)}".removeprefix(": ")
             raise RunError(
-                where,
-                f"is damaged ({problem.removeprefix(': ')})",
-                "run the audit again in another folder",
+                where, f"is damaged ({problem})", "run the audit again in another folder"
             ) from error
 
 
+# Without these a run that says it is complete would be read with their defaults.
 _OF_A_COMPLETE_RUN = (
     "quantities",
     "clean_accuracy",

@@ -15,16 +15,16 @@ from robaudit.progress import AuditProgress, Clock, Listener
 from robaudit.text import printable
 
 NAME = "log.txt"
+# A log.txt of a stranger must not lead elsewhere (a link) or block the audit (a pipe).
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_SECONDS_BETWEEN_LINES = 60.0
+_SECONDS_BETWEEN_LINES = 60.0  # of progress within a step
 
 
 class Logged(Listener):
-    """A listener that writes everything to the run's log, a line each with the time (UTC), and
-    passes it on.
+    """A listener that writes everything to the run's log and passes it on to another listener.
 
-    Every session appends to the log. The log is not a result: if the disk refuses it, the audit
-    goes on without it.
+    Each message is a line that begins with the time (UTC). Every session appends to the log. If the
+    disk refuses it, the audit goes on without it: the log is not a result.
 
     Args:
         listener: receives everything, too.
@@ -34,13 +34,14 @@ class Logged(Listener):
     def __init__(self, listener: Listener, clock: Clock = time.monotonic) -> None:
         self._listener = listener
         self._clock = clock
-        self._file: int | None = (
-            None  # stays open: if the folder is replaced, nothing goes to the log of another run
-        )
+        # Stays open: if the folder is replaced, nothing goes to the log of another run.
+        self._file: int | None = None
+        # An audit checks model and data before it may write to the folder: until then its lines
+        # wait in memory.
         self._opened = False
-        self._waiting: list[str] = []
+        self._waiting_lines: list[str] = []
         self._progress = AuditProgress(0, 0, clock=clock)
-        self._last = clock()
+        self._last_progress_line = clock()
 
     def open(self, folder: Path) -> None:
         """Start writing to a run folder, beginning with the lines so far."""
@@ -48,9 +49,9 @@ class Logged(Listener):
         self._opened = True
         with contextlib.suppress(OSError):
             self._file = os.open(folder / NAME, _FLAGS, 0o644)
-        waiting = self._waiting
-        self._waiting = []
-        self._append(waiting)
+        waiting_lines = self._waiting_lines
+        self._waiting_lines = []
+        self._append(waiting_lines)
 
     def close(self) -> None:
         """Stop writing."""
@@ -62,14 +63,15 @@ class Logged(Listener):
     def write(self, text: str) -> None:
         """Write a line to the log only."""
         line = f"{datetime.now(UTC).isoformat(timespec='seconds')} {printable(text)}\n"
-        if not self._opened:
-            self._waiting.append(line)
-        else:
+        if self._opened:
             self._append([line])
+        else:
+            self._waiting_lines.append(line)
 
     @contextmanager
     def until_interrupted(self) -> Iterator[None]:
         """Record in the log that Ctrl-C or SIGTERM ended the block."""
+        # Other ends are errors, which the command prints, or a kill, which leaves no line.
         try:
             yield
         except (KeyboardInterrupt, SystemExit) as error:
@@ -94,22 +96,22 @@ class Logged(Listener):
     def begin(self, total: int, done: int) -> None:
         """Pass on that the audit starts."""
         self._progress = AuditProgress(total, done, clock=self._clock)
-        self._last = self._clock()
+        self._last_progress_line = self._clock()
         self.write(f"auditing {total} samples, {done} already on disk")
         self._listener.begin(total, done)
 
     def working(self, share: float) -> None:
-        """Pass on progress between writes: at most one line a minute."""
+        """Pass on progress between writes; the log gets at most one line a minute."""
         self._progress.working(share)
-        if self._clock() - self._last >= _SECONDS_BETWEEN_LINES:
-            self._report(self._progress.line())
+        if self._clock() - self._last_progress_line >= _SECONDS_BETWEEN_LINES:
+            self._write_progress(self._progress.line())
         self._listener.working(share)
 
     def advance(self, samples: int) -> None:
-        """Pass on that more samples are on disk, in one line if there are any."""
+        """Pass on that more samples are on disk; the log gets a line if there are any."""
         self._progress.advance(samples)
         if samples:
-            self._report(f"{self._progress.done} of {self._progress.total} samples")
+            self._write_progress(f"{self._progress.done} of {self._progress.total} samples")
         self._listener.advance(samples)
 
     def end(self) -> None:
@@ -120,13 +122,17 @@ class Logged(Listener):
         """Whether the listener asks to stop after the current part."""
         return self._listener.stop_asked()
 
-    def _report(self, text: str) -> None:
-        self._last = self._clock()
+    def _write_progress(self, text: str) -> None:
+        """Write a line of progress, from which the next minute counts."""
+        self._last_progress_line = self._clock()
         self.write(text)
 
     def _append(self, lines: list[str]) -> None:
-        if self._file is not None and lines:
-            try:
-                os.write(self._file, "".join(lines).encode("utf-8", "backslashreplace"))
-            except OSError:
-                self.close()
+        """Append lines to the file, if it is open."""
+        if self._file is None or not lines:
+            return
+        try:
+            # One write with O_APPEND and no buffer: a kill loses no line that was written.
+            os.write(self._file, "".join(lines).encode("utf-8", "backslashreplace"))
+        except OSError:
+            self.close()

@@ -29,6 +29,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Bits = NDArray[np.bool_]
+"""Whether each draw of a row kept the class (draws,)."""
+
+
+def _level_name_or_none(text: str) -> str:
+    """Check the name of a level, or "none" of a result without a level."""
+    return text if text == NONE else LevelName(text).value
+
+
+_LevelNameOrNone = Annotated[str, Strict(), AfterValidator(_level_name_or_none)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,20 +59,19 @@ class Row(Result):
     predicted: Count
     correct: Annotated[bool, Strict()] | None
     noise: Shared
-    level_name: Annotated[
-        str, Strict(), AfterValidator(lambda text: text if text == NONE else LevelName(text).value)
-    ]
+    level_name: _LevelNameOrNone
     level: WholeOrNot
     estimator: Shared
     quantity: Shared
 
     def __post_init__(self) -> None:
-        """Check nothing: the result was checked on construction, or is checked when it is read."""
+        """Skip the checks of :class:`robaudit.results.Result`: the result was checked on
+        construction, or is checked when it is read."""
 
     @classmethod
     def of(cls, result: Result, **address: Any) -> Row:
         """The row of a result; ``address``: the other fields of the row."""
-        return cls(**address, **dict(zip(_RESULT, _result_of(result), strict=True)))
+        return cls(**address, **dict(zip(_RESULT_FIELDS, _result_values(result), strict=True)))
 
     @property
     def at(self) -> NoiseLevel:
@@ -77,58 +85,66 @@ class Row(Result):
 
     @property
     def certified_class(self) -> int | None:
-        """The class that a certificate, or a flip of the majority vote, is about; None where there
-        is none."""
-        about = self.certificate or self.search
-        return None if about is None else about.label
+        """The class of a certificate, or the class that the majority vote flips to; None where
+        there is neither."""
+        part = self.certificate or self.search
+        return None if part is None else part.label
 
     @property
     def fixed_votes(self) -> bool:
-        """Whether the number of voting copies was fixed in advance, whether they give the value or
-        an approximation does."""
+        """Whether the row has votes of copies whose number was fixed in advance.
+
+        The value may be their share, or an approximation from the same copies.
+        """
         if self.votes is None:
             return False
-        approximated = not self.interval.covers_bias and self.quantity == P_ROBUST.name
-        return (
-            self.votes.split is not None
-            or self.interval.kind is IntervalKind.CLOPPER_PEARSON
-            or approximated
-        )
+        in_pairs = self.votes.split is not None
+        is_share = self.interval.kind is IntervalKind.CLOPPER_PEARSON
+        is_approximation = not self.interval.covers_bias and self.quantity == P_ROBUST.name
+        return in_pairs or is_share or is_approximation
 
     @property
     def key(self) -> tuple[str, NoiseLevel, str]:
-        """What identifies the row within a run."""
+        """The key of the row within its run: sample, noise level and name of the result."""
         return self.sample_id, self.at, self.estimator
 
     def document(self) -> dict[str, Any]:
         """The row as JSON values; typed parts and numbers only where there are any."""
-        values = dict(zip(COLUMNS, _values(self), strict=True))
-        values["interval"] = self.interval.text
-        values |= {
-            name: part.document()
-            for name, part in zip(PARTS, _parts(self), strict=True)
-            if part is not None
-        }
+        document = dict(zip(COLUMNS, _column_values(self), strict=True))
+        document["interval"] = self.interval.text
+        for name, part in zip(PARTS, _part_values(self), strict=True):
+            if part is not None:
+                document[name] = part.document()
         if self.numbers:
-            values["numbers"] = dict(self.numbers)
-        return values
+            document["numbers"] = dict(self.numbers)
+        return document
+
+
+def _table_columns() -> Iterator[str]:
+    """The columns, with the name of each class after its index."""
+    for name in COLUMNS:
+        yield name
+        if name in CLASSES:
+            yield f"{name}_name"
 
 
 _FIELDS = tuple(field.name for field in fields(Row))
-_RESULT = tuple(field.name for field in fields(Result))
-COLUMNS = (*_FIELDS[len(_RESULT) :], *(name for name in _RESULT if name not in (*PARTS, "numbers")))
-"""The columns of samples.csv, without the names of the classes."""
-TABLE_COLUMNS = tuple(
-    column
-    for name in COLUMNS
-    for column in ((name, f"{name}_name") if name in CLASSES else (name,))
+_RESULT_FIELDS = tuple(field.name for field in fields(Result))
+# A dataclass has the fields of its base first; the address comes first in a table. Parts and
+# numbers are objects, which no cell of a table can hold.
+COLUMNS = (
+    *_FIELDS[len(_RESULT_FIELDS) :],
+    *(name for name in _RESULT_FIELDS if name not in (*PARTS, "numbers")),
 )
+"""The columns of samples.csv, without the names of the classes."""
+TABLE_COLUMNS = tuple(_table_columns())
 """The columns of samples.csv, and of every other table of rows: each class is followed by its
 name."""
-_values = attrgetter(*COLUMNS)
-_parts = attrgetter(*PARTS)
-_result_of = attrgetter(*_RESULT)
-_NAMED = tuple(place for place, name in enumerate(TABLE_COLUMNS) if name in CLASSES)
+# One attrgetter reads all attributes of a row in C; rows are converted by the million.
+_column_values = attrgetter(*COLUMNS)
+_part_values = attrgetter(*PARTS)
+_result_values = attrgetter(*_RESULT_FIELDS)
+_CLASS_PLACES = tuple(place for place, name in enumerate(TABLE_COLUMNS) if name in CLASSES)
 
 
 def table_values(row: Row, names: Names | None) -> tuple[Any, ...]:
@@ -139,8 +155,9 @@ def table_values(row: Row, names: Names | None) -> tuple[Any, ...]:
         row: the result.
         names: class names by index.
     """
-    values = list(_values(row))
-    for place in _NAMED:
+    values = list(_column_values(row))
+    # Ascending, so that each place already counts the names inserted before it.
+    for place in _CLASS_PLACES:
         values.insert(place + 1, known_name(values[place], names))
     return tuple(values)
 
@@ -155,15 +172,15 @@ def read_row(values: object) -> Row:
         row = _reader().validate_python(values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
+        location = first["loc"]
         shown = clipped(ascii(first["input"]), 60)
-        if not first["loc"]:
+        if not location:
             raise ValueError(f"{shown} is not a result") from None
-        name = ".".join(
-            map(str, first["loc"][:2] if first["loc"][0] in PARTS else first["loc"][:1])
-        )
-        raise ValueError(
-            f"has no {name}" if first["type"].startswith("missing") else f"{name}: {shown}"
-        ) from None
+        # A member of a part has two names; deeper locations are pydantic's own.
+        depth = 2 if location[0] in PARTS else 1
+        name = ".".join(map(str, location[:depth]))
+        is_missing = first["type"].startswith("missing")
+        raise ValueError(f"has no {name}" if is_missing else f"{name}: {shown}") from None
     check_split(row)
     return row
 
@@ -171,13 +188,12 @@ def read_row(values: object) -> Row:
 def read_line(line: str | bytes) -> Row:
     """The row of a line of samples.json, without the comma and the end of the line.
 
-    pydantic's own JSON parser takes half the time of Python's. Whatever it refuses is read again by
-    :func:`read_row`: for the message, and because an id may have lone surrogates, which only
-    Python's parser accepts.
-
     Raises:
-        ValueError, RecursionError: it is not a row.
+        ValueError, RecursionError: the line is not a row.
     """
+    # pydantic's own JSON parser takes half the time of Python's. Whatever it refuses is read again
+    # by Python's: for the message, and because an id may have lone surrogates, which only that one
+    # accepts.
     try:
         row = _reader().validate_json(line)
     except ValidationError:
@@ -188,6 +204,8 @@ def read_line(line: str | bytes) -> Row:
 
 @functools.cache
 def _reader() -> TypeAdapter[Row]:
+    """The validator of rows, made on first use: it takes a while, and many commands read no
+    rows."""
     return TypeAdapter(Row)
 
 
@@ -198,37 +216,39 @@ def packed(kept: Tensor) -> Iterator[str]:
     Args:
         kept: whether each draw kept the class (images, draws).
     """
-    for row in np.packbits(kept.cpu().numpy(), axis=1):
-        yield base64.b64encode(row.tobytes()).decode()
+    for packed_bits in np.packbits(kept.cpu().numpy(), axis=1):
+        yield base64.b64encode(packed_bits.tobytes()).decode()
 
 
 def bits_of(row: Row) -> Bits | None:
     """Which draws kept the class (draws,); None where the row does not say.
 
     Two runs with the same seed give a sample the same noise, so draw j of one run can be paired
-    with draw j of the other. Where all or none of a fixed number of draws kept the class, the votes
-    alone tell.
+    with draw j of the other.
     """
     votes = row.votes
     if votes is None or row.predicted >= len(votes.counts) or not row.fixed_votes:
         return None
     draws = votes.draws
-    count = votes.of(row.predicted)
+    kept = votes.of(row.predicted)
     if draws < 1:
         return None
     if votes.bits is not None:
         data = np.frombuffer(base64.b64decode(votes.bits), dtype=np.uint8)
-        return (
-            np.unpackbits(data, count=draws).astype(np.bool_)
-            if len(data) == -(-draws // 8)
-            else None
-        )
-    return np.full(draws, count > 0) if count in (0, draws) and draws <= MOST_STORED_DRAWS else None
+        full_bytes = -(-draws // 8)
+        if len(data) != full_bytes:
+            return None
+        return np.unpackbits(data, count=draws).astype(np.bool_)
+    # Bits are left out where the votes tell them: all draws kept the class, or none did. Of more
+    # draws than are ever stored, their absence says nothing.
+    if kept not in (0, draws) or draws > MOST_STORED_DRAWS:
+        return None
+    return np.full(draws, kept > 0)
 
 
 def without_bits(row: Row) -> Row:
     """The row without :attr:`robaudit.results.Votes.bits`, which take more memory than the rest of
-    it."""
+    the row."""
     if row.votes is None or row.votes.bits is None:
         return row
     return replace(row, votes=replace(row.votes, bits=None))
@@ -238,12 +258,15 @@ def check_split(row: Row) -> None:
     """Check that a row's votes are possible with antithetic pairs.
 
     Raises:
-        ValueError: they are not.
+        ValueError: they are impossible.
     """
     if row.votes is None or row.votes.split is None:
         return
     split = row.votes.split
     draws = row.votes.draws
     kept = row.votes.of(row.predicted)
-    if draws < 2 or draws % 2 or (kept - split) % 2 or split > min(kept, draws - kept):
+    # Each pair that disagrees has one copy that kept the class and one that did not; the others
+    # come by twos.
+    no_pairs = draws < 2 or draws % 2
+    if no_pairs or (kept - split) % 2 or split > min(kept, draws - kept):
         raise ValueError(f"votes.split: {split} of the pairs, but {kept} of {draws} votes")

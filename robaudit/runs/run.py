@@ -1,5 +1,4 @@
-"""A finished run: open it, its description, its results as rows and as columns, and selections of
-them."""
+"""A finished run: its description, its results as rows and as columns, and selections of them."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ from robaudit.runs.table import Columns, ResultTable
 if TYPE_CHECKING:
     from robaudit.datasets.dataset import Dataset
 
-
-SMALL = 2**24  # bytes of a samples.json whose rows are held in memory
+# Bytes of a samples.json whose rows are held in memory; larger ones are read anew for each pass.
+SMALL = 2**24
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,7 @@ class Run:
         path: the run folder.
         info: run.json.
         rows: one result for each sample, noise level and estimator, in the order of samples.csv.
-        data: the data set, where this process audited one in memory; None: the spec says where it
-            is.
+        data: the data set in memory that this process audited; None: the spec says where it is.
     """
 
     path: Path
@@ -51,9 +49,9 @@ class Run:
         return ResultTable.of(self.rows)
 
     def with_columns(self, frame: ResultTable) -> Self:
-        """This run with the columns of its rows, which the caller has already, so that no rows are
-        read for them."""
-        vars(self)["table"] = frame  # where the cached property looks first
+        """This run with the columns of its rows, which the caller has already; :attr:`table` then
+        reads no rows."""
+        vars(self)["table"] = frame  # where a cached property keeps its value
         return self
 
     @property
@@ -65,11 +63,13 @@ class Run:
     @property
     def seconds(self) -> dict[tuple[str, NoiseLevel], float]:
         """Seconds of each computation, by estimator and noise level."""
-        pairs = (key.partition("@")[::2] for key in self.info.seconds if "@" in key)
-        return {
-            (label, NoiseLevel.from_key(at)): self.info.seconds[f"{label}@{at}"]
-            for label, at in pairs
-        }
+        seconds = {}
+        for step, spent in self.info.seconds.items():
+            # Steps without an @, such as the clean pass, belong to all estimators.
+            estimator, separator, level_key = step.partition("@")
+            if separator:
+                seconds[estimator, NoiseLevel.from_key(level_key)] = spent
+        return seconds
 
     def seconds_of(self, name: str, at: NoiseLevel) -> float | None:
         """Seconds of the computation behind a result, which it may share with other results; None
@@ -88,26 +88,24 @@ class Run:
     def groups(
         self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
     ) -> dict[GroupKey, Columns]:
-        """Results in the run's order: those that the arguments name, or all.
+        """The results that the arguments name, or all, in the run's order.
 
         Raises:
             RunError: the run has no such estimator or noise level.
         """
-        return {
-            key: self.table[key] for key in chosen(self.table, estimators, levels, str(self.path))
-        }
+        keys = chosen(self.table, estimators, levels, str(self.path))
+        return {key: self.table[key] for key in keys}
 
 
 class StoredRows(Sequence[Row]):
-    """The rows of a large samples.json: each iteration reads the file again and holds nothing in
-    memory.
+    """The rows of a large samples.json: each iteration reads the file again, one row at a time.
 
     The length and an index read all rows into memory.
 
     Args:
         path: of the file.
         info: the content of run.json.
-        kept: also read which draws kept the class.
+        kept: whether to read which draws kept the class, too.
 
     Attributes:
         owner: an object that must live as long as the rows: the temporary folder of the file, if
@@ -117,8 +115,9 @@ class StoredRows(Sequence[Row]):
     def __init__(self, path: Path, info: RunInfo, *, kept: bool = False) -> None:
         self.owner: object = None
         self._path = path
-        self._kept = kept
+        self._with_bits = kept
         self._quantities = {quantity.name for quantity in info.quantities}
+        # Later passes must read this file, whose digest is known, not one that replaced it.
         self._version = self._file_version()
 
     def __iter__(self) -> Iterator[Row]:
@@ -126,7 +125,8 @@ class StoredRows(Sequence[Row]):
         if self._file_version() != self._version:
             raise RunError(where, "has changed since it was opened", "read the run again")
         with self._path.open("rb") as file:
-            for row in stream_rows_json(file, where, bits=self._kept):
+            for row in stream_rows_json(file, where, bits=self._with_bits):
+                # Without a description its range and direction are unknown to every reader.
                 if row.quantity not in self._quantities:
                     what = f"has results of {row.quantity!r}, which run.json does not describe"
                     raise RunError(where, what, "run the audit again in another folder")
@@ -143,8 +143,10 @@ class StoredRows(Sequence[Row]):
         return tuple(iter(self))
 
     def _file_version(self) -> tuple[int, int]:
-        about = self._path.stat()
-        return about.st_ino, about.st_mtime_ns
+        """Inode and time of the last change: an atomic rename changes the first, an edit the
+        second."""
+        status = self._path.stat()
+        return status.st_ino, status.st_mtime_ns
 
 
 def read_run(path: Path, *, kept: bool = False) -> Run:
@@ -152,11 +154,11 @@ def read_run(path: Path, *, kept: bool = False) -> Run:
 
     Args:
         path: the run folder.
-        kept: also read which draws kept the class (:attr:`robaudit.results.Votes.bits`), which
-            takes more memory than the rest of a row.
+        kept: whether to read which draws kept the class, too (:attr:`robaudit.results.Votes.bits`).
+            They take more memory than the rest of a row.
 
     Raises:
-        RunError: it is missing, damaged or unfinished.
+        RunError: the run is missing, damaged or unfinished.
     """
     folder = RunFolder(path)
     info = folder.info()
@@ -166,16 +168,19 @@ def read_run(path: Path, *, kept: bool = False) -> Run:
             "this run is unfinished",
             "resume it: run the same robaudit estimate command again",
         )
-    if file_sha256(path / "samples.json") != info.files.get("samples.json"):
+    samples = path / "samples.json"
+    # This file alone: readers of a run use no other output, and while an extension is computed the
+    # state grows.
+    if file_sha256(samples) != info.files.get("samples.json"):
         raise RunError(
-            str(path / "samples.json"),
+            str(samples),
             "is missing, or has changed since it was written",
             "run the same robaudit estimate command again: it restores the file from the run's "
             "state",
         )
-    samples = path / "samples.json"
     rows = StoredRows(samples, info, kept=kept)
-    return Run(path, info, rows if samples.stat().st_size > SMALL else tuple(rows))
+    large = samples.stat().st_size > SMALL
+    return Run(path, info, rows if large else tuple(rows))
 
 
 def chosen(
@@ -184,27 +189,30 @@ def chosen(
     levels: LevelChoice | Sequence[float],
     where: str,
 ) -> list[GroupKey]:
-    """The results that the arguments name, in their order; all without arguments. ``where``: their
-    owner, for messages.
+    """The results that the arguments name, or all, in the order of ``keys``.
 
     The name of an estimator with several values for an image means all of them; ``label:q=100``
     means a single value.
+
+    Args:
+        keys: of the results to choose from.
+        estimators: names; empty: all.
+        levels: noise levels; empty: all.
+        where: the owner of the results, for messages.
 
     Raises:
         RunError: there is no such estimator or noise level.
     """
     keys = list(keys)
     names = dict.fromkeys(key.estimator for key in keys)
+    chosen_names = set() if estimators else set(names)
     for wanted in estimators:
-        if not any(matches(name, wanted) for name in names):
+        matching = [name for name in names if matches(name, wanted)]
+        if not matching:
             raise RunError(where, f"has no estimator {wanted}", f"it has {', '.join(names)}")
-    meant = set(LevelChoice.of(levels).among((key.at for key in keys), where))
-    named = {
-        name
-        for name in names
-        if not estimators or any(matches(name, wanted) for wanted in estimators)
-    }
-    return [key for key in keys if key.at in meant and key.estimator in named]
+        chosen_names.update(matching)
+    chosen_levels = set(LevelChoice.of(levels).among((key.at for key in keys), where))
+    return [key for key in keys if key.at in chosen_levels and key.estimator in chosen_names]
 
 
 def measuring(
@@ -216,29 +224,27 @@ def measuring(
     called: str,
     lacking: tuple[str, str],
 ) -> list[Columns]:
-    """The results of these quantities, in the run's order.
+    """The chosen results that measure one of these quantities, in the run's order.
 
     Args:
         run: a finished run.
-        quantities: their names.
-        estimators, levels: only these.
+        quantities: names of quantities.
+        estimators, levels: only these results; empty: all.
         called: the plural noun for the values in messages.
         lacking: problem and remedy for a run without such results.
 
     Raises:
         RunError: the chosen results have none of these quantities.
     """
-    measured = [
-        columns
-        for columns in run.groups(estimators, levels).values()
-        if columns.key.quantity in quantities
-    ]
+    groups = run.groups(estimators, levels).values()
+    measured = [columns for columns in groups if columns.key.quantity in quantities]
     if measured:
         return measured
+    # Two messages: the choice is wrong, or the run has nothing to choose from.
     available = [key.estimator for key in run.table if key.quantity in quantities]
     if available:
-        known = ", ".join(dict.fromkeys(available))
+        names = ", ".join(dict.fromkeys(available))
         raise RunError(
-            str(run.path), f"has no {called} among the chosen results", f"its {called}: {known}"
+            str(run.path), f"has no {called} among the chosen results", f"its {called}: {names}"
         )
     raise RunError(str(run.path), *lacking)

@@ -30,11 +30,13 @@ from robaudit.runs.rows import COLUMNS, TABLE_COLUMNS, Row, read_line, read_row,
 from robaudit.text import Names, clipped, printable
 
 SCHEMA_VERSION = 2
-_PIECE = 2**17  # characters
+_PIECE = 2**17  # characters that go to a file at once
 _REMEDY = "restore the file, or run the audit again"
-_LONGEST_LINE = 2**24  # bytes
-_WINDOW = 12  # 2^12 bytes: a row
-# the last four are their full-width forms
+# Bytes of a row: a damaged or hostile file must not fill the memory.
+_LONGEST_LINE = 2**24
+# zlib's window is 2^12 bytes, which holds a row. A larger one costs memory and time for each row.
+_WINDOW = 12
+# The last four are the full-width forms of the first, which spreadsheets read alike.
 _FORMULA = (
     "=",
     "+",
@@ -51,7 +53,7 @@ _encode = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
 def rows_json(rows: Iterable[Row]) -> Iterator[str]:
     """The text of samples.json piece by piece, with few rows in memory at a time.
 
-    It is ``{"schema_version", "columns", "rows": [one object per row]}``. A value that is not
+    The text is ``{"schema_version", "columns", "rows": [one object per row]}``. A value that is not
     finite becomes null, with an ``error``; an infinite bound becomes null.
     """
     return pieces(lines_json(row_text(row) for row in rows))
@@ -61,59 +63,65 @@ def lines_json(lines: Iterable[str]) -> Iterator[str]:
     """The text of samples.json, from the lines of its rows (:func:`row_text`); each text ends just
     before the end of its line."""
     yield f'{{"schema_version": {SCHEMA_VERSION},\n"columns": {_encode(list(COLUMNS))},\n"rows": ['
-    before = "\n"
+    # A comma goes before each line but the first, so that nobody has to know which is the last.
+    separator = "\n"
     for line in lines:
-        yield before + line
-        before = ",\n"
-    yield "\n]}\n" if before == ",\n" else "]}\n"
+        yield separator + line
+        separator = ",\n"
+    has_rows = separator == ",\n"
+    yield "\n]}\n" if has_rows else "]}\n"
 
 
 def document_json(document: dict[str, Any]) -> str:
     """A document of JSON values as indented text, beginning with the schema version."""
-    return (
-        json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2, allow_nan=False) + "\n"
-    )
+    versioned = {"schema_version": SCHEMA_VERSION, **document}
+    return json.dumps(versioned, indent=2, allow_nan=False) + "\n"
 
 
 def stream_rows_json(
     file: IO[bytes], where: str = "samples.json", *, bits: bool = True
 ) -> Iterator[Row]:
-    """The inverse of :func:`rows_json`, for a file with one row per line.
+    """Read the rows of a samples.json: the inverse of :func:`rows_json`.
 
     One line is in memory at a time, however long the file. Without ``bits``,
     :attr:`robaudit.results.Votes.bits` are left out.
 
     Raises:
-        RunError: it is not such a file; the rows before the fault have been yielded.
+        RunError: the file is not such a list; the rows before the fault have been yielded.
     """
-    number = 0
+    line_number = 0
 
-    def line() -> bytes:
-        nonlocal number
-        number += 1
-        text = file.readline(_LONGEST_LINE + 1)
-        if len(text) > _LONGEST_LINE:
+    def next_line() -> bytes:
+        nonlocal line_number
+        line_number += 1
+        line = file.readline(_LONGEST_LINE + 1)
+        if len(line) > _LONGEST_LINE:
             raise ValueError(f"has more than {_LONGEST_LINE} bytes")
-        return text
+        return line
 
     try:
-        *_, begin = line(), line(), line()  # the version, which is run.json's, and the columns
-        if begin == b'"rows": []}\n':
+        # run.json has the version, which its reader checks, and the columns are those of Row.
+        next_line()
+        next_line()
+        rows_key = next_line()
+        if rows_key == b'"rows": []}\n':
             return
-        if begin != b'"rows": [\n':
+        if rows_key != b'"rows": [\n':
             raise ValueError('is not "rows": [')
-        for text in iter(line, b"]}\n"):
-            data = text.removesuffix(b"\n").removesuffix(b",")
+        for line in iter(next_line, b"]}\n"):
+            data = line.removesuffix(b"\n").removesuffix(b",")
+            # read_line parses faster, but cannot leave a key out.
             yield read_line(data) if bits or b'"bits"' not in data else _without_bits(data)
     except (ValueError, RecursionError) as error:
-        raise RunError(
-            where, f"not a list of results (line {number}: {clipped(str(error), 200)})", _REMEDY
-        ) from error
+        what = f"not a list of results (line {line_number}: {clipped(str(error), 200)})"
+        raise RunError(where, what, _REMEDY) from error
 
 
 def _without_bits(line: bytes) -> Row:
+    """The row of a line, without the bits of its votes."""
     values = json.loads(line)
-    if isinstance(values, dict) and isinstance(votes := values.get("votes"), dict):
+    votes = values.get("votes") if isinstance(values, dict) else None
+    if isinstance(votes, dict):
         votes.pop("bits", None)
     return read_row(values)
 
@@ -123,27 +131,28 @@ def row_text(row: Row) -> str:
     document = row.document()
     try:
         return _encode(document)
-    except ValueError:  # a number that is not finite
+    except ValueError:  # rare, so it is not looked for: a number that is not finite
         document = json_values(document)
-    return _encode(
-        document
-        if math.isfinite(row.value)
-        else {**document, "error": f"value is {float(row.value)!r}"}
-    )
+    if not math.isfinite(row.value):
+        document = {**document, "error": f"value is {float(row.value)!r}"}
+    return _encode(document)
 
 
-def packed(text: str) -> bytes:
-    """The line of a row, compressed to about a quarter: what it shares with a typical row costs a
-    few bytes."""
-    packer = zlib.compressobj(wbits=_WINDOW, zdict=_TYPICAL)
-    return packer.compress(text.encode()) + packer.flush()
+def compressed(text: str) -> bytes:
+    """The line of a row, compressed to about a quarter of its length.
+
+    The line of a typical row is zlib's dictionary, so what a row shares with it costs a few bytes.
+    """
+    # 139 bytes instead of 476 for a row, for 5 % of the time of a run of cheap rows.
+    compressor = zlib.compressobj(wbits=_WINDOW, zdict=_TYPICAL)
+    return compressor.compress(text.encode()) + compressor.flush()
 
 
-def unpacked(data: bytes) -> str:
-    """The inverse of :func:`packed`; at most 2^24 bytes.
+def decompressed(data: bytes) -> str:
+    """The inverse of :func:`compressed`; at most 2^24 bytes.
 
     Raises:
-        zlib.error, ValueError, TypeError: it is not a packed text.
+        zlib.error, ValueError, TypeError: the data are not a compressed text.
     """
     return zlib.decompressobj(_WINDOW, zdict=_TYPICAL).decompress(data, _LONGEST_LINE).decode()
 
@@ -156,11 +165,8 @@ def rows_csv(rows: Iterable[Row], class_names: Names | None = None) -> Iterator[
         rows: the results.
         class_names: by class index; None if unknown.
     """
-    return pieces(
-        csv_lines(
-            itertools.chain([TABLE_COLUMNS], (table_values(row, class_names) for row in rows))
-        )
-    )
+    lines = (table_values(row, class_names) for row in rows)
+    return pieces(csv_lines(itertools.chain([TABLE_COLUMNS], lines)))
 
 
 def table_csv(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
@@ -171,6 +177,7 @@ def table_csv(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
 def csv_lines(lines: Iterable[Sequence[Any]]) -> Iterator[str]:
     """The lines of None, bool, int, float or str values as CSV text."""
     for line in lines:
+        # A dictionary by exact type: this is the inner loop of writing a run.
         yield ",".join([_WRITE.get(type(value), _other)(value) for value in line]) + "\n"
 
 
@@ -181,6 +188,8 @@ def _text(value: str) -> str:
     value = printable(value)
     if value.startswith(_FORMULA):
         value = f"'{value}"
+    # A semicolon separates fields where the comma is the decimal mark, and readers may strip
+    # spaces that are not quoted.
     if any(mark in value for mark in ',";') or value != value.strip():
         return '"' + value.replace('"', '""') + '"'
     return value
@@ -190,23 +199,25 @@ def _other(value: object) -> str:
     """A value of an unusual type: NumPy's numbers, or a subclass."""
     if isinstance(value, str):
         return _text(value)
-    return str(int(value)) if isinstance(value, Integral) else repr(float(value))  # type: ignore[arg-type]
+    if isinstance(value, Integral):
+        return str(int(value))
+    return repr(float(value))  # type: ignore[arg-type]
 
 
 def pieces(texts: Iterable[str], size: int = _PIECE) -> Iterator[str]:
     """The texts joined into pieces: each ends with the first text that makes it ``size`` characters
     or more."""
-    piece: list[str] = []
+    collected: list[str] = []
     length = 0
     for text in texts:
-        piece.append(text)
+        collected.append(text)
         length += len(text)
         if length >= size:
-            yield "".join(piece)
-            piece.clear()
+            yield "".join(collected)
+            collected.clear()
             length = 0
-    if piece:
-        yield "".join(piece)
+    if collected:
+        yield "".join(collected)
 
 
 _WRITE: dict[type, Callable[[Any], str]] = {
@@ -218,6 +229,7 @@ _WRITE: dict[type, Callable[[Any], str]] = {
     float: repr,
 }
 
+# Part of the format of state.db: whoever changes it raises the version of the state.
 _TYPICAL = row_text(
     Row(
         sample_id="0",

@@ -1,8 +1,7 @@
-"""The state of a run: an SQLite database, ``state.db``; each flush of the audit adds to it in one
-transaction.
+"""The state of a run: the SQLite database ``state.db``.
 
-Each table has an ``id`` in the order of writing and the number of the ``flush`` that wrote the
-record:
+Each flush of the audit adds to it in one transaction. Each table has an ``id`` in the order of
+writing and the number of the ``flush`` that wrote the record:
 
 - ``tasks``: noise level, estimator, and the spec's entries for both (JSON).
 - ``samples``: the ids of all samples with results or skips, and the digest of their pixels.
@@ -16,8 +15,8 @@ reveal damage.
 
 The samples and tasks of a session, and their order, are temporary tables: the order of a data set
 may change, and a complete run is not written to. Missing tasks, progress, and results in the order
-of the data set are queries on both, so memory is bounded by the page cache and four bytes per
-sample.
+of the data set are queries that join them with the stored tables. So memory is bounded by the page
+cache and four bytes per sample.
 
 A flush is durable when :meth:`State.write` returns: the journal is truncated rather than deleted
 (which takes a third of the time and unlinks nothing by name), and SQLite syncs journal, database
@@ -58,7 +57,7 @@ from robaudit.levels import NoiseLevel, noise_level
 from robaudit.names import ResultName
 from robaudit.runs.info import Skip
 from robaudit.runs.rows import Row, read_line
-from robaudit.runs.serialise import packed, row_text, unpacked
+from robaudit.runs.serialise import compressed, decompressed, row_text
 from robaudit.settings import OUT
 from robaudit.spec.model import EstimatorSpec
 from robaudit.text import clipped
@@ -73,6 +72,9 @@ for each."""
 
 _TABLES = ("tasks", "samples", "rows", "skips", "seconds")
 _TASK = "noise, level_name, level, estimator"
+# SQLite stores these statements, and _check_tables compares the stored ones to the letter: whoever
+# changes a character here raises _VERSION. Columns without a type keep values as given. `entry` is
+# the spec's entry of the estimator, `form` its entry of the noise.
 _SCHEMA = f"""
 CREATE TABLE tasks (
     id INTEGER PRIMARY KEY, flush INTEGER, noise, level_name, level, estimator, entry, form,
@@ -88,30 +90,40 @@ CREATE INDEX skips_of ON skips (sample);
 CREATE TABLE seconds (id INTEGER PRIMARY KEY, flush INTEGER, step, seconds);
 """
 _VERSION = 6
+# A sample may first appear as a skip, without a digest; a later flush then adds the digest.
 _INSERT_SAMPLE = """
 INSERT INTO samples (flush, name, digest) VALUES (?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET digest = excluded.digest
 WHERE digest IS NULL AND excluded.digest IS NOT NULL
 """
-_OF_SAMPLE = "(SELECT id FROM samples WHERE name = ?)"
+_SAMPLE_ID = "(SELECT id FROM samples WHERE name = ?)"
 _IS_TASK = f"({_TASK}) = (?, ?, ?, ?)"
+# A skip counts if it is for the whole sample, or for a task that this session asks for.
 _SKIPPED = (
     "SELECT 1 FROM skips WHERE skips.sample = samples.id AND (task IS NULL OR task IN "
     "(SELECT task FROM session_tasks))"
 )
+# OR IGNORE: a row, once written, stays as it is.
 _INSERT_ROW = (
-    f"INSERT OR IGNORE INTO rows (flush, sample, task, row) VALUES (?, {_OF_SAMPLE}, ?, ?)"  # noqa: S608
+    "INSERT OR IGNORE INTO rows (flush, sample, task, row) "  # noqa: S608
+    f"VALUES (?, {_SAMPLE_ID}, ?, ?)"
 )
-_INSERT_SKIP = f"INSERT INTO skips (flush, sample, task, reason) VALUES (?, {_OF_SAMPLE}, ?, ?)"  # noqa: S608
+_INSERT_SKIP = (
+    "INSERT INTO skips (flush, sample, task, reason) "  # noqa: S608
+    f"VALUES (?, {_SAMPLE_ID}, ?, ?)"
+)
 _INSERT_TASK = (
-    f"INSERT OR IGNORE INTO tasks (flush, {_TASK}, entry, form) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+    f"INSERT OR IGNORE INTO tasks (flush, {_TASK}, entry, form) "  # noqa: S608
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 _TASK_ID = f"SELECT id FROM tasks WHERE {_IS_TASK}"  # noqa: S608
 _INSERT_SESSION_TASK = (
-    f"INSERT INTO temp.session_tasks (task, number) SELECT id, ? FROM tasks WHERE {_IS_TASK}"  # noqa: S608
+    "INSERT INTO temp.session_tasks (task, number) "  # noqa: S608
+    f"SELECT id, ? FROM tasks WHERE {_IS_TASK}"
 )
 _LAST_FLUSH = "SELECT coalesce((SELECT flush FROM {table} ORDER BY id DESC LIMIT 1), 0)"
 _SHAPE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
+# A record for each sample and stored task of the session; a sample without any has a NULL number.
 _PROGRESS = f"""
 SELECT place, number FROM places
 LEFT JOIN samples ON samples.name = places.name
@@ -127,6 +139,8 @@ JOIN rows ON rows.sample = samples.id
 JOIN session_tasks ON session_tasks.task = rows.task
 WHERE place = ?
 """
+# In SQLite, CROSS JOIN fixes the order of the loops: places come first, so that the results are
+# read in the order of the data set without sorting all of them.
 _RESULTS = f"""
 SELECT place, digest, row FROM places
 CROSS JOIN samples ON samples.name = places.name AND NOT EXISTS ({_SKIPPED})
@@ -146,15 +160,24 @@ _ALL_ROWS = (
     "SELECT row FROM rows WHERE sample NOT IN (SELECT sample FROM skips) ORDER BY sample, task"
 )
 _PATIENCE = 600.0  # seconds to wait for a reader
-_LONGEST = 2**27  # bytes of a value
-_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names another journal
+# The largest value that SQLite loads, in bytes: a stranger's database must not fill the memory.
+_LONGEST = 2**27
+# SQLite's magic number, which ends a journal that names another journal ("super-journal" in
+# https://www.sqlite.org/fileformat.html#the_rollback_journal).
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 _REMEDY = "delete this file and repeat robaudit estimate: its samples are recomputed"
 
 
 @dataclass(slots=True)
 class Flush:
-    """Results that an audit writes in one transaction: rows, skips, pixel digests by sample id, and
-    seconds by step."""
+    """Results that an audit writes in one transaction.
+
+    Attributes:
+        rows: results.
+        skipped: samples that cannot be used.
+        images: pixel digests by sample id.
+        seconds: by step.
+    """
 
     rows: list[Row] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
@@ -167,9 +190,9 @@ class SampleResults:
     """The results of one sample.
 
     Attributes:
-        rows: in the order of the spec.
-        lines: of the rows in samples.json.
-        digest: of its pixels.
+        rows: the results in the order of the spec.
+        lines: the same rows as lines of samples.json.
+        digest: of the sample's pixels.
     """
 
     rows: Sequence[Row]
@@ -183,7 +206,7 @@ def damaged(where: str, why: str) -> RunError:
 
 
 def no_guard() -> None:
-    """Guard nothing."""
+    """Allow every write: the guard of a state that no other process can reach."""
 
 
 class State:
@@ -193,10 +216,10 @@ class State:
         path: the database; None for a database in memory.
         guard: raises if this process may no longer write to the folder
             (:meth:`robaudit.runs.folder.Lock.check`).
-        check: check all pages: there is no digest to compare the file with.
+        check: whether to check all pages. For a file whose digest is unknown.
 
     Raises:
-        RunError: it is damaged, was not written by robaudit, or the file system refuses.
+        RunError: the database is damaged, was not written by robaudit, or the file system refuses.
     """
 
     def __init__(
@@ -208,20 +231,22 @@ class State:
         self._entries: Mapping[str, Any] = {}
         self._noises: Mapping[str, Any] = {}
         self._tasks: list[TaskName] = []
-        self._fresh = False
-        self._open: Sequence[int] = ()
+        self._no_samples_yet = False
+        self._unfinished: Sequence[int] = ()
         self._lacking: list[int] = []
-        with self._reading():
+        with self._sqlite_and_value_errors():
             guard()
-            if path is not None:
+            if path is None:
+                database = ":memory:"
+            else:
+                # Before SQLite sees the path: opening a pipe would block, and the first statement
+                # plays back a journal that is there, and deletes it.
                 _refuse_unexpected_files(path)
+                # mode=rw never creates the file: create() does, with its own safe flags.
+                database = f"file:{quote(os.fsencode(path.absolute()))}?mode=rw"
+            # isolation_level=None leaves transactions to _transaction: the module begins none.
             self._db = sqlite3.connect(
-                ":memory:"
-                if path is None
-                else f"file:{quote(os.fsencode(path.absolute()))}?mode=rw",
-                uri=path is not None,
-                isolation_level=None,
-                timeout=_PATIENCE,
+                database, uri=path is not None, isolation_level=None, timeout=_PATIENCE
             )
             try:
                 self._prepare()
@@ -239,22 +264,23 @@ class State:
             RunError: as for the class.
         """
         guard()
+        # O_EXCL: an existing file is opened as it is. O_NOFOLLOW: a link is never written through.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            os.close(
-                os.open(
-                    path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644
-                )
-            )
+            # A kill after this line leaves an empty file, which SQLite takes for an empty database.
+            os.close(os.open(path, flags, 0o644))
         except FileExistsError:
             pass
         except OSError as error:
-            guard()
+            guard()  # if the folder has been removed, that is the better message
             raise _cannot_be_written(str(path), error.strerror or str(error)) from error
         return cls(path, guard, check=check)
 
     def close(self) -> None:
         """Close the database, and remove the journal if the folder is still the same."""
         with suppress(sqlite3.Error, RunError):
+            # SQLite removes the journal by name. In a folder that has been replaced, that name
+            # belongs to another run, so the guard comes first.
             self._guard()
             if self._path is not None and self._path.with_name(f"{NAME}-journal").exists():
                 self._db.execute("PRAGMA journal_mode = DELETE")
@@ -272,41 +298,26 @@ class State:
         Raises:
             RunError: the file system refuses, or the folder has been replaced.
         """
-        with self._refusals(), self._transaction():
-            db = self._db
+        with self._sqlite_errors(), self._transaction():
             flush = 1 + max(self._value(_LAST_FLUSH.format(table=name)) for name in _TABLES)
-            task = self._tasks_of(
-                flush,
-                [
-                    *((row.at, row.estimator) for row in new.rows),
-                    *(s.task for s in new.skipped if s.task),
-                ],
+            # Rows and skips refer to tasks and samples by id, so those are inserted first.
+            task_ids = self._insert_tasks(flush, _tasks_in(new))
+            self._db.executemany(
+                _INSERT_SAMPLE,
+                ((flush, name, new.images.get(name)) for name in _sample_ids_in(new)),
             )
-            names = dict.fromkeys(
-                [
-                    *new.images,
-                    *(row.sample_id for row in new.rows),
-                    *(skip.sample_id for skip in new.skipped),
-                ]
+            # A generator, so that a single row at a time is held as text.
+            rows = (
+                (flush, row.sample_id, task_ids[row.at, row.estimator], compressed(row_text(row)))
+                for row in new.rows
             )
-            db.executemany(_INSERT_SAMPLE, ((flush, name, new.images.get(name)) for name in names))
-            db.executemany(
-                _INSERT_ROW,
-                (
-                    (flush, row.sample_id, task[row.at, row.estimator], packed(row_text(row)))
-                    for row in new.rows
-                ),
-            )
-            db.executemany(
-                _INSERT_SKIP,
-                (
-                    (flush, skip.sample_id, skip.task and task[skip.task], skip.reason)
-                    for skip in new.skipped
-                ),
-            )
-            db.executemany(
+            self._db.executemany(_INSERT_ROW, rows)
+            for skip in new.skipped:
+                task_id = None if skip.task is None else task_ids[skip.task]
+                self._db.execute(_INSERT_SKIP, (flush, skip.sample_id, task_id, skip.reason))
+            self._db.executemany(
                 "INSERT INTO seconds (flush, step, seconds) VALUES (?, ?, ?)",
-                ((flush, *item) for item in new.seconds.items()),
+                [(flush, step, spent) for step, spent in new.seconds.items()],
             )
 
     def forget_others(self, entries: Mapping[str, Any]) -> None:
@@ -318,15 +329,17 @@ class State:
         Raises:
             RunError: the file system refuses.
         """
-        other = [name for name, entry in self.entries() if entries.get(name, entry) != entry]
-        if not other:  # a complete run is not written to
+        changed = [name for name, entry in self.entries() if entries.get(name, entry) != entry]
+        if not changed:  # a complete run is not written to
             return
-        with self._refusals(), self._transaction():
-            for name in other:
+        # One transaction: after a kill, rows and the entry that describes them still agree.
+        with self._sqlite_errors(), self._transaction():
+            for name in changed:
                 self._db.execute(
                     "DELETE FROM rows WHERE task IN (SELECT id FROM tasks WHERE estimator = ?)",
                     (name,),
                 )
+                # The seconds of a task are recorded once for all of its values.
                 self._db.execute(
                     "DELETE FROM seconds WHERE instr(step, ? || '@') = 1",
                     (ResultName.parse(name).estimator,),
@@ -342,13 +355,12 @@ class State:
         Raises:
             RunError: they are damaged, or robaudit did not write them.
         """
-        with self._reading():
-            part = (
-                0
-                if self._path is None
-                else self._path.stat().st_size % self._value("PRAGMA page_size")
-            )
-            if part or self._value("PRAGMA integrity_check(1)") != "ok":
+        with self._sqlite_and_value_errors():
+            # SQLite's own check takes a file that was cut within its last page for intact.
+            cut_bytes = 0
+            if self._path is not None:
+                cut_bytes = self._path.stat().st_size % self._value("PRAGMA page_size")
+            if cut_bytes or self._value("PRAGMA integrity_check(1)") != "ok":
                 raise self._damaged("its pages are inconsistent")
 
     def begin(
@@ -370,8 +382,12 @@ class State:
             DataError: an id appears twice, or is not text that can be written.
             RunError: the file system refuses.
         """
-        self._entries, self._noises, self._tasks = entries or {}, noises or {}, list(tasks)
-        with self._refusals():
+        self._entries = entries or {}
+        self._noises = noises or {}
+        self._tasks = list(tasks)
+        with self._sqlite_errors():
+            # Nothing of this is durable: temporary tables live in a file of their own, and the
+            # transaction is only for speed.
             self._db.execute("DROP TABLE IF EXISTS temp.places")
             self._db.execute("CREATE TEMP TABLE places (place INTEGER PRIMARY KEY, name)")
             self._db.execute("BEGIN")
@@ -381,6 +397,7 @@ class State:
                     for place in range(len(dataset))
                 )
                 self._db.executemany("INSERT INTO temp.places (place, name) VALUES (?, ?)", ids)
+                # Made after the rows, the index also finds duplicates.
                 self._db.execute("CREATE UNIQUE INDEX temp.place_of ON places (name)")
             except sqlite3.IntegrityError:
                 duplicate = self._value(
@@ -395,14 +412,17 @@ class State:
             finally:
                 self._db.execute("COMMIT")
             self._record_tasks()
-            self._fresh = not self._value("SELECT count(*) FROM samples")
-            self._open, self._lacking = range(len(dataset)), [len(dataset)] * len(tasks)
-            if not self._fresh:
-                self._open, self._lacking = self._progress()
+            # A new run lacks everything: no query for each sample is needed.
+            self._no_samples_yet = not self._value("SELECT count(*) FROM samples")
+            if self._no_samples_yet:
+                self._unfinished = range(len(dataset))
+                self._lacking = [len(dataset)] * len(tasks)
+            else:
+                self._unfinished, self._lacking = self._progress()
 
     def _progress(self) -> tuple[Sequence[int], list[int]]:
         """The samples that lack a task, and the number of samples that lack each task."""
-        unfinished = array("i")
+        unfinished = array("i")  # four bytes a sample
         lacking = [0] * len(self._tasks)
         for place, records in groupby(self._db.execute(_PROGRESS), key=itemgetter(0)):
             done = {number for _, number in records}
@@ -416,33 +436,34 @@ class State:
     @property
     def unfinished(self) -> Sequence[int]:
         """The indices of the samples that lacked a task when :meth:`begin` was called, in order."""
-        return self._open
+        return self._unfinished
 
     def missing(self, place: int) -> list[int]:
         """The indices of the tasks that a sample lacks."""
-        if self._fresh:
+        if self._no_samples_yet:
             return list(range(len(self._tasks)))
-        with self._reading():
+        with self._sqlite_and_value_errors():
             done = {number for (number,) in self._db.execute(_DONE, (place,))}
         return [number for number in range(len(self._tasks)) if number not in done]
 
     def lacking(self) -> list[int]:
-        """For each task, how many samples lacked it when :meth:`begin` was called."""
+        """The number of samples that lacked each task when :meth:`begin` was called."""
         return self._lacking
 
     def known(self, sample_id: str) -> tuple[str | None, set[tuple[int | None, int]]]:
         """Records of a sample from earlier sessions: the digest of its pixels, and (label,
         predicted class) of its rows."""
-        if self._fresh:
+        if self._no_samples_yet:
             return None, set()
-        with self._reading():
+        with self._sqlite_and_value_errors():
             query = (
                 "SELECT digest, rows.id, row FROM samples LEFT JOIN rows ON sample = "
                 "samples.id WHERE name = ?"
             )
             records = self._db.execute(query, (sample_id,)).fetchall()
-            rows = [_row(data) for _, number, data in records if number is not None]
-            return records[0][0] if records else None, {(row.label, row.predicted) for row in rows}
+            rows = [_row(data) for _, row_id, data in records if row_id is not None]
+            digest = records[0][0] if records else None
+            return digest, {(row.label, row.predicted) for row in rows}
 
     def results(self) -> Iterator[SampleResults]:
         """The results of this session's tasks, sample by sample in the order of the data set,
@@ -451,26 +472,25 @@ class State:
         Raises:
             RunError: a value is not valid.
         """
-        with self._reading():
+        with self._sqlite_and_value_errors():
+            # Again after begin(): tasks that were new then have an id only since their first row.
             self._record_tasks()
             for _, group in groupby(self._db.execute(_RESULTS), key=itemgetter(0)):
                 records = list(group)
                 lines = [_line(data) for _, _, data in records]
-                yield SampleResults(
-                    [read_line(line) for line in lines], lines, str(records[0][1] or "")
-                )
+                rows = [read_line(line) for line in lines]
+                yield SampleResults(rows, lines, digest=str(records[0][1] or ""))
 
     def skips(self) -> Iterator[Skip]:
-        """The skipped samples, each once, in the order of the data set."""
-        with self._reading():
+        """The skipped samples, each once with its first reason, in the order of the data set."""
+        with self._sqlite_and_value_errors():
             self._record_tasks()
             for _, records in groupby(self._db.execute(_SKIPS), key=itemgetter(0)):
-                _, sample_id, reason, *at, estimator = next(records)
-                task = (
-                    None
-                    if estimator is None
-                    else (noise_level(str(at[0]), float(at[1]), str(at[2])), str(estimator))
-                )
+                _, sample_id, reason, noise, level, level_name, estimator = next(records)
+                task = None
+                if estimator is not None:
+                    at = noise_level(str(noise), float(level), str(level_name))
+                    task = (at, str(estimator))
                 yield Skip(sample_id=str(sample_id), reason=str(reason), task=task)
 
     def rows(self) -> Iterator[Row]:
@@ -480,18 +500,15 @@ class State:
         Raises:
             RunError: a value is not valid.
         """
-        with self._reading():
+        with self._sqlite_and_value_errors():
             for (data,) in self._db.execute(_ALL_ROWS):
                 yield _row(data)
 
     def images(self) -> dict[str, str]:
         """The pixel digests by sample id."""
-        with self._reading():
-            return dict(
-                self._db.execute(
-                    "SELECT name, digest FROM samples WHERE digest NOT NULL"
-                ).fetchall()
-            )
+        query = "SELECT name, digest FROM samples WHERE digest NOT NULL"
+        with self._sqlite_and_value_errors():
+            return dict(self._db.execute(query).fetchall())
 
     def labels(self, sample_ids: Iterable[str]) -> Iterator[tuple[str, str | None, int | None]]:
         """Id, pixel digest and label of each row of these samples."""
@@ -501,7 +518,9 @@ class State:
 
     def entries(self) -> Iterator[tuple[str, Any]]:
         """The estimators of the rows: their names in the results and their entries in the spec."""
-        with self._reading():
+        with self._sqlite_and_value_errors():
+            # Validated, because a stranger may have written them; a list, so that all are valid
+            # before the first is used.
             yield from [
                 (name, EstimatorSpec.model_validate(entry).model_dump(mode="json"))
                 for name, entry in self._specified("estimator", "entry")
@@ -511,22 +530,26 @@ class State:
         """The noises of the rows: their labels and their entries in the spec, without levels."""
         yield from self._specified("noise", "form")
 
-    def _specified(self, name: str, value: str) -> Iterator[tuple[str, Any]]:
+    def _specified(self, name_column: str, entry_column: str) -> Iterator[tuple[str, Any]]:
         """Names in the results and entries in the spec, for the tasks of the rows.
 
         Raises:
             RunError: an entry is not JSON, or not an entry.
         """
-        with self._reading():
-            query = f"SELECT DISTINCT {name}, {value} FROM tasks WHERE {value} NOT NULL"  # noqa: S608  the names are constants
-            for label, text in self._db.execute(query).fetchall():
-                if not isinstance(entry := json.loads(text), dict):
+        with self._sqlite_and_value_errors():
+            query = (
+                f"SELECT DISTINCT {name_column}, {entry_column} FROM tasks "  # noqa: S608
+                f"WHERE {entry_column} NOT NULL"
+            )
+            for name, text in self._db.execute(query).fetchall():
+                entry = json.loads(text)
+                if not isinstance(entry, dict):
                     raise TypeError(f"{clipped(text, 60)} is not an entry of a spec")
-                yield str(label), entry
+                yield str(name), entry
 
     def seconds(self) -> dict[str, float]:
         """Seconds by step, over all sessions."""
-        with self._reading():
+        with self._sqlite_and_value_errors():
             records = self._db.execute(
                 "SELECT step, sum(seconds) FROM seconds GROUP BY step ORDER BY min(id)"
             )
@@ -534,6 +557,8 @@ class State:
 
     def _prepare(self) -> None:
         """Apply the settings, and create the schema or check it."""
+        # The first two are SQLite's advice for files from strangers. They come before anything is
+        # read. The last two make a flush durable; why these, see the module's docstring.
         for setting in (
             "trusted_schema = OFF",
             "cell_size_check = ON",
@@ -542,25 +567,38 @@ class State:
         ):
             self._db.execute(f"PRAGMA {setting}")
         self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
-        self._guard()
+        self._guard()  # the folder must still be the locked one before anything is written
         if not self._db.execute(_SHAPE).fetchall():
-            with self._transaction():
-                for statement in (
-                    *_SCHEMA.strip().split(";\n"),
-                    f"PRAGMA user_version = {_VERSION}",
-                ):
-                    self._db.execute(statement.strip(";"))
-        model = sqlite3.connect(":memory:")
-        model.executescript(_SCHEMA)
-        if (version := self._value("PRAGMA user_version")) != _VERSION:
+            self._create_tables()
+        self._check_tables()
+
+    def _create_tables(self) -> None:
+        """Create the tables in one transaction: a kill leaves the empty database, or all of
+        them."""
+        statements = (*_SCHEMA.strip().split(";\n"), f"PRAGMA user_version = {_VERSION}")
+        with self._transaction():
+            for statement in statements:
+                self._db.execute(statement.strip(";"))
+
+    def _check_tables(self) -> None:
+        """Check that the version is ours, and that the database has exactly our tables and indexes.
+
+        Raises:
+            RunError: it is of another version, or has other tables.
+        """
+        version = self._value("PRAGMA user_version")
+        if version != _VERSION:
             raise RunError(
                 self._where,
                 f"has a state of version {version}",
                 f"this robaudit reads version {_VERSION}",
             )
-        if self._db.execute(_SHAPE).fetchall() != model.execute(_SHAPE).fetchall():
+        # No triggers, views or columns of a stranger: the statements must be ours to the letter.
+        pattern = sqlite3.connect(":memory:")
+        pattern.executescript(_SCHEMA)
+        if self._db.execute(_SHAPE).fetchall() != pattern.execute(_SHAPE).fetchall():
             raise self._damaged("its tables are not those that robaudit creates")
-        model.close()
+        pattern.close()
 
     def _record_tasks(self) -> None:
         """Record the tasks of this session, and the index of each in the order of the spec."""
@@ -570,38 +608,43 @@ class State:
         self._db.execute("DELETE FROM temp.session_tasks")
         self._db.executemany(
             _INSERT_SESSION_TASK,
-            ((number, *_named(name)) for number, name in enumerate(self._tasks)),
+            ((number, *_task_columns(task)) for number, task in enumerate(self._tasks)),
         )
 
-    def _tasks_of(self, flush: int, names: Iterable[TaskName]) -> dict[TaskName, int]:
-        """The ids of tasks; new tasks are added."""
+    def _insert_tasks(self, flush: int, tasks: Iterable[TaskName]) -> dict[TaskName, int]:
+        """Add the tasks that are new; return the ids of all of them."""
         ids = {}
-        for name in dict.fromkeys(names):
-            at, label = name
-            entry = json.dumps(self._entries[label]) if label in self._entries else None
-            form = (
-                json.dumps(self._noises[at.noise])
-                if at.noise is not None and at.noise in self._noises
-                else None
-            )
-            values = flush, *_named(name), entry, form
-            self._db.execute(
-                _INSERT_TASK,
-                values,
-            )
-            ids[name] = self._value(_TASK_ID, *_named(name))
+        for task in dict.fromkeys(tasks):
+            at, estimator = task
+            estimator_entry = None
+            noise_entry = None
+            if estimator in self._entries:
+                estimator_entry = json.dumps(self._entries[estimator])
+            if at.noise is not None and at.noise in self._noises:
+                noise_entry = json.dumps(self._noises[at.noise])
+            columns = _task_columns(task)
+            self._db.execute(_INSERT_TASK, (flush, *columns, estimator_entry, noise_entry))
+            ids[task] = self._value(_TASK_ID, *columns)
         return ids
 
     def _value(self, query: str, *values: Any) -> Any:
+        """The only value of a query with one row and one column."""
         return self._db.execute(query, values).fetchone()[0]
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
+        """A transaction of the block: after a kill or an error at any point, the next process finds
+        all of it or nothing."""
         self._guard()
+        # IMMEDIATE takes SQLite's write lock at once: a transaction that reads first and wants the
+        # lock later may be refused without a wait.
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
+            # Once more: the folder may have been replaced meanwhile.
             self._guard()
+            # SQLite syncs the journal, then the database, then truncates the journal. After a kill
+            # before the last step, the next process to open the database undoes the transaction.
             self._db.execute("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):
@@ -609,7 +652,7 @@ class State:
             raise
 
     @contextmanager
-    def _refusals(self) -> Iterator[None]:
+    def _sqlite_errors(self) -> Iterator[None]:
         """Turn SQLite's errors into errors for the user."""
         try:
             yield
@@ -620,10 +663,14 @@ class State:
             raise self._refusal(error) from error
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Turn SQLite's errors and invalid values into errors for the user."""
+    def _sqlite_and_value_errors(self) -> Iterator[None]:
+        """Turn SQLite's errors and invalid values into errors for the user.
+
+        The database may be a stranger's: any of these exceptions can come from a value of the wrong
+        type, and none of them is a reason for a traceback.
+        """
         try:
-            with self._refusals():
+            with self._sqlite_errors():
                 yield
         except (
             sqlite3.Error,
@@ -637,14 +684,15 @@ class State:
             raise self._damaged(f"{type(error).__name__}: {error}"[:200]) from error
 
     def _refusal(self, error: sqlite3.Error) -> RunError:
-        code = error.sqlite_errorcode & 0xFF
+        """The error for the user that says what SQLite's error means here."""
+        code = error.sqlite_errorcode & 0xFF  # the primary code, without the extended one
         if code == sqlite3.SQLITE_FULL:
             return _cannot_be_written(self._where, os.strerror(errno.ENOSPC))
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+            # Usually the folder is not writable: SQLite then only says that it cannot open a file.
             allowed = self._path is None or os.access(self._path.parent, os.W_OK)
-            return _cannot_be_written(
-                self._where, str(error) if allowed else os.strerror(errno.EACCES)
-            )
+            reason = str(error) if allowed else os.strerror(errno.EACCES)
+            return _cannot_be_written(self._where, reason)
         if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM):
             return _cannot_be_written(self._where, str(error))
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -657,10 +705,24 @@ class State:
         return damaged(self._where, why)
 
 
-def _named(task: TaskName) -> tuple[str | float, ...]:
-    """A task in the columns of ``_TASK``."""
-    at, label = task
-    return *at.document().values(), label
+def _tasks_in(new: Flush) -> list[TaskName]:
+    """The tasks of a flush: those of its rows, then those of its skips."""
+    of_rows = [(row.at, row.estimator) for row in new.rows]
+    of_skips = [skip.task for skip in new.skipped if skip.task]
+    return [*of_rows, *of_skips]
+
+
+def _sample_ids_in(new: Flush) -> Iterable[str]:
+    """The ids of the samples of a flush, each once."""
+    of_rows = [row.sample_id for row in new.rows]
+    of_skips = [skip.sample_id for skip in new.skipped]
+    return dict.fromkeys([*new.images, *of_rows, *of_skips])
+
+
+def _task_columns(task: TaskName) -> tuple[str | float, ...]:
+    """The values of the columns ``_TASK`` of a task."""
+    at, estimator = task
+    return *at.document().values(), estimator
 
 
 def _row(data: bytes) -> Row:
@@ -678,13 +740,20 @@ def _line(data: bytes) -> str:
     Raises:
         zlib.error, ValueError, TypeError: it is not a line in ASCII.
     """
-    line = unpacked(data)
+    line = decompressed(data)
+    # A line break would add lines, and so results, to samples.json.
     if "\n" in line or not line.isascii():
         raise ValueError("a row is not a line in ASCII")
     return line
 
 
 def _checked_id(sample_id: object, where: str) -> str:
+    """The id of a sample.
+
+    Raises:
+        DataError: it is not text that UTF-8 can encode.
+    """
+    # isascii() answers at once for most ids; lone surrogates have no encoding.
     if not isinstance(sample_id, str) or not (
         sample_id.isascii() or not any("\ud800" <= c <= "\udfff" for c in sample_id)
     ):
@@ -707,13 +776,15 @@ def _refuse_unexpected_files(path: Path) -> None:
         RunError: either is not a regular file, or the journal names another file.
     """
     journal = path.with_name(f"{path.name}-journal")
-    for name in (path, journal, path.with_name(f"{path.name}-wal")):
-        if os.path.lexists(name) and not stat.S_ISREG(name.lstat().st_mode):
+    # SQLite opens all three by name: a link would lead it to a file outside the run.
+    for file in (path, journal, path.with_name(f"{path.name}-wal")):
+        if os.path.lexists(file) and not stat.S_ISREG(file.lstat().st_mode):
             raise RunError(
-                str(name),
+                str(file),
                 "cannot be read: it is not a regular file",
                 "delete it, or choose another " + OUT,
             )
     with suppress(FileNotFoundError):
+        # SQLite would delete the file that such a journal names.
         if journal.read_bytes().endswith(_SUPER_JOURNAL):
             raise damaged(str(path), "robaudit did not write it")

@@ -23,46 +23,65 @@ Ints = NDArray[Any]
 """Integers."""
 NO_CLASS = -1
 """The index of an unknown class."""
-_MOST = 2.0**53  # the largest integer; a damaged file may have larger ones
-_BLOCK = 1024  # rows converted to columns at a time
+# Up to here float64, through which all numbers pass, has every integer. A damaged file may have
+# larger ones.
+_LARGEST_WHOLE = 2.0**53
+_BLOCK = 1024  # rows converted to columns at a time: few enough to hold, enough for NumPy
 
 
 Reader = Callable[[Row], Any]
+"""Reads the number of a column from a row; None where the row has none."""
 
 
-def _number(read: Reader) -> dict[str, Any]:
+def _float_column(read: Reader) -> dict[str, Any]:
     """Metadata of a column of floats, NaN where a row has none."""
     return {"read": read, "kind": np.float64}
 
 
-def _whole(read: Reader, unknown: int = 0) -> dict[str, Any]:
-    """Metadata of a column of integers."""
+def _int_column(read: Reader, unknown: int = 0) -> dict[str, Any]:
+    """Metadata of a column of integers, ``unknown`` where a row has none."""
     return {"read": read, "kind": np.int64, "unknown": unknown}
 
 
-def _class(read: Reader) -> dict[str, Any]:
-    """Metadata of a column of classes."""
+def _class_column(read: Reader) -> dict[str, Any]:
+    """Metadata of a column of class indices, -1 where a row has none."""
     return {"read": read, "kind": np.int32, "unknown": NO_CLASS}
 
 
-def _fact(read: Reader) -> dict[str, Any]:
+def _bool_column(read: Reader) -> dict[str, Any]:
     """Metadata of a column of booleans."""
     return {"read": read, "kind": np.bool_}
 
 
-def _kept(row: Row) -> int | None:
+def _predicted_votes(row: Row) -> int | None:
     """The votes for the predicted class."""
-    return (
-        row.votes.counts[row.predicted]
-        if row.votes is not None and row.predicted < len(row.votes.counts)
-        else None
-    )
+    if row.votes is None or row.predicted >= len(row.votes.counts):
+        return None
+    return row.votes.counts[row.predicted]
+
+
+def _label_votes(row: Row) -> int | None:
+    """The votes for the label."""
+    if row.votes is None or row.label is None:
+        return None
+    return row.votes.of(row.label)
+
+
+def _label_draws(row: Row) -> int | None:
+    """The noisy copies behind the votes for the label."""
+    if row.votes is None or row.label is None:
+        return None
+    return row.votes.draws
 
 
 def _label_split(row: Row) -> float | None:
+    """The antithetic pairs of which exactly one copy votes for the label."""
     if row.label is None or row.votes is None or row.votes.split is None:
         return None
-    return row.votes.split if row.label == row.predicted else row.votes.of(row.label) % 2
+    if row.label == row.predicted:
+        return row.votes.split
+    # Unknown, so the fewest that the votes allow: the more pairs agree, the larger the variance.
+    return row.votes.of(row.label) % 2
 
 
 @dataclass(eq=False)
@@ -71,9 +90,9 @@ class Columns:
 
     Attributes:
         key: estimator, noise level and quantity.
-        ids: names of the run's images.
+        ids: of the run's samples.
         intervals: the distinct intervals, which the column ``interval`` indexes.
-        place: indices of the images in :attr:`ids`.
+        place: indices of the samples in :attr:`ids`.
         label, predicted: classes of the clean images; a label is -1 where unknown.
         judged, correct: whether correctness is known, and whether the clean image is classified
             correctly.
@@ -87,8 +106,8 @@ class Columns:
         split: antithetic pairs that disagree; NaN where copies are independent.
         hits, label_draws: votes for the label, and the noisy copies behind them (0 without a label
             or votes).
-        label_split: as ``split``, for the votes for the label; unknown where that is not the
-            predicted class: then as if the copies of all pairs agreed, which has the largest
+        label_split: antithetic pairs that disagree about the label. Unknown where the label is not
+            the predicted class: then as if the copies of all pairs agreed, which has the largest
             variance.
         certified_class, alpha, largest, asked: of certificates
             (:class:`robaudit.results.Certificate`); NaN where a row does not say, as in the columns
@@ -98,7 +117,7 @@ class Columns:
         step: of the grids of radii.
         classes: the number of classes that votes are counted for; 0 without votes.
         left_out: number of rows without a finite value that were left out.
-        memo: cache of costly results for the functions that compute them.
+        memo: costly results by the arguments of the functions that computed and look them up.
     """
 
     key: GroupKey
@@ -106,41 +125,41 @@ class Columns:
     intervals: tuple[Interval, ...]
     place: Ints
     interval: Ints
-    label: Ints = field(metadata=_class(lambda row: row.label))
-    predicted: Ints = field(metadata=_class(lambda row: row.predicted))
-    judged: Mask = field(metadata=_fact(lambda row: row.correct is not None))
-    correct: Mask = field(metadata=_fact(lambda row: row.correct is True))
-    flips_to: Ints = field(metadata=_class(lambda row: row.flips_to))
-    values: Floats = field(metadata=_number(lambda row: row.value))
-    lower: Floats = field(metadata=_number(lambda row: row.lower))
-    upper: Floats = field(metadata=_number(lambda row: row.upper))
-    std_error: Floats = field(metadata=_number(lambda row: row.std_error))
-    remarked: Mask = field(metadata=_fact(lambda row: bool(row.note)))
-    forwards: Ints = field(metadata=_whole(lambda row: row.forwards))
-    kept: Ints = field(metadata=_whole(_kept, -1))
-    draws: Ints = field(metadata=_whole(lambda row: row.votes and row.votes.draws))
-    split: Floats = field(metadata=_number(lambda row: row.votes and row.votes.split))
-    hits: Ints = field(
-        metadata=_whole(
-            lambda row: None if row.votes is None or row.label is None else row.votes.of(row.label)
-        )
+    # Each column from here on says how its number is read from a row: see _READ.
+    label: Ints = field(metadata=_class_column(lambda row: row.label))
+    predicted: Ints = field(metadata=_class_column(lambda row: row.predicted))
+    judged: Mask = field(metadata=_bool_column(lambda row: row.correct is not None))
+    correct: Mask = field(metadata=_bool_column(lambda row: row.correct is True))
+    flips_to: Ints = field(metadata=_class_column(lambda row: row.flips_to))
+    values: Floats = field(metadata=_float_column(lambda row: row.value))
+    lower: Floats = field(metadata=_float_column(lambda row: row.lower))
+    upper: Floats = field(metadata=_float_column(lambda row: row.upper))
+    std_error: Floats = field(metadata=_float_column(lambda row: row.std_error))
+    remarked: Mask = field(metadata=_bool_column(lambda row: bool(row.note)))
+    forwards: Ints = field(metadata=_int_column(lambda row: row.forwards))
+    kept: Ints = field(metadata=_int_column(_predicted_votes, -1))
+    draws: Ints = field(metadata=_int_column(lambda row: row.votes and row.votes.draws))
+    split: Floats = field(metadata=_float_column(lambda row: row.votes and row.votes.split))
+    hits: Ints = field(metadata=_int_column(_label_votes))
+    label_draws: Ints = field(metadata=_int_column(_label_draws))
+    label_split: Floats = field(metadata=_float_column(_label_split))
+    # Numbers of typed parts, which few estimators give.
+    certified_class: Floats = field(metadata=_float_column(lambda row: row.certified_class))
+    highest: Floats = field(metadata=_float_column(lambda row: row.loss and row.loss.highest))
+    difficulty: Floats = field(
+        metadata=_float_column(lambda row: row.clean and row.clean.difficulty)
     )
-    label_draws: Ints = field(
-        metadata=_whole(
-            lambda row: None if row.votes is None or row.label is None else row.votes.draws
-        )
+    margin: Floats = field(metadata=_float_column(lambda row: row.clean and row.clean.margin))
+    alpha: Floats = field(
+        metadata=_float_column(lambda row: row.certificate and row.certificate.alpha)
     )
-    label_split: Floats = field(metadata=_number(_label_split))
-    certified_class: Floats = field(metadata=_number(lambda row: row.certified_class))
-    highest: Floats = field(metadata=_number(lambda row: row.loss and row.loss.highest))
-    difficulty: Floats = field(metadata=_number(lambda row: row.clean and row.clean.difficulty))
-    margin: Floats = field(metadata=_number(lambda row: row.clean and row.clean.margin))
-    alpha: Floats = field(metadata=_number(lambda row: row.certificate and row.certificate.alpha))
     largest: Floats = field(
-        metadata=_number(lambda row: row.certificate and row.certificate.largest)
+        metadata=_float_column(lambda row: row.certificate and row.certificate.largest)
     )
-    asked: Floats = field(metadata=_number(lambda row: row.certificate and row.certificate.asked))
-    step: Floats = field(metadata=_number(lambda row: row.search and row.search.step))
+    asked: Floats = field(
+        metadata=_float_column(lambda row: row.certificate and row.certificate.asked)
+    )
+    step: Floats = field(metadata=_float_column(lambda row: row.search and row.search.step))
     classes: int = 0
     left_out: int = 0
     memo: dict[Any, Any] = field(default_factory=dict)
@@ -157,24 +176,22 @@ class Columns:
     # --- selections
 
     def take(self, chosen: Mask | Ints) -> Columns:
-        """A selection of the rows, by a mask or by their places."""
-        return replace(
-            self,
-            memo={},
-            left_out=0,
-            **{name: getattr(self, name)[chosen] for name in ("place", "interval", *_READ)},
-        )
+        """A selection of the rows, by a mask or by their indices."""
+        columns = {name: getattr(self, name)[chosen] for name in ("place", "interval", *_READ)}
+        return replace(self, memo={}, left_out=0, **columns)
 
     def of_images(self, names: Sequence[str]) -> Columns:
-        """The rows of these images, in this order."""
-        places = {name: i for i, name in enumerate(self.names)}
-        return self.take(np.array([places[name] for name in names], dtype=np.int64))
+        """The rows of these samples, in this order."""
+        row_of = {name: index for index, name in enumerate(self.names)}
+        return self.take(np.array([row_of[name] for name in names], dtype=np.int64))
 
     @cached_property
     def finite(self) -> Columns:
         """The rows whose value is a finite number."""
         known = np.isfinite(self.values)
-        return self if known.all() else replace(self.take(known), left_out=self.not_finite)
+        if known.all():
+            return self  # the same object, so that its memo is shared
+        return replace(self.take(known), left_out=self.not_finite)
 
     @property
     def not_finite(self) -> int:
@@ -183,7 +200,7 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """Ids of the images."""
+        """Ids of the samples."""
         return [self.ids[place] for place in self.place.tolist()]
 
     @property
@@ -200,17 +217,15 @@ class Columns:
 
     def of_kind(self, *kinds: IntervalKind) -> Mask:
         """Whether a row's interval is of one of these kinds (n,)."""
-        return np.isin(
-            self.interval,
-            [i for i, interval in enumerate(self.intervals) if interval.kind in kinds],
-        )
+        # Rows share a few distinct intervals, so it is those that are looked at.
+        matching = [i for i, interval in enumerate(self.intervals) if interval.kind in kinds]
+        return np.isin(self.interval, matching)
 
     @property
     def covers_bias(self) -> Mask:
-        """Whether a row's interval covers all of its error."""
-        return np.isin(
-            self.interval, [i for i, interval in enumerate(self.intervals) if interval.covers_bias]
-        )
+        """Whether a row's interval covers all of its error (n,)."""
+        matching = [i for i, interval in enumerate(self.intervals) if interval.covers_bias]
+        return np.isin(self.interval, matching)
 
     @property
     def is_censored(self) -> Mask:
@@ -224,60 +239,70 @@ class Columns:
 
     @cached_property
     def ends(self) -> tuple[Floats, Floats]:
-        """The ends of the rows' intervals: infinite where an interval is open on that side, NaN
-        where there is none.
+        """The lower and the upper ends of the rows' intervals (n,): infinite where an interval is
+        open on that side, NaN where there is no interval.
 
-        A censored value is open above and its own lower end, unless the row's lower end is smaller:
-        then a search found nothing, but may have missed something nearer, and the interval is open
-        below, too. An upper bound is open below, a lower bound above.
+        A censored value is the lower end of its interval, which is open above. If the row's lower
+        end is smaller, a search found nothing, but may have missed something nearer; the interval
+        is then open below, too. An upper bound is open below, a lower bound above.
         """
         value = self.values
         lower = self.lower
         upper = self.upper
         no_lower = np.isnan(lower)
         no_upper = np.isnan(upper)
+        # Each case is skipped where no row needs it: the columns may be as long as the run, and
+        # arrays that all rows share (see _Column) stay as they are.
         if (no_lower != no_upper).any():
             lower = np.where(no_lower & ~no_upper, -np.inf, lower)
             upper = np.where(no_upper & ~no_lower, np.inf, upper)
-        if (mask := self.of_kind(IntervalKind.UPPER_BOUND)).any():
-            lower = np.where(mask, -np.inf, lower)
-            upper = np.where(mask, np.where(no_upper, value, self.upper), upper)
-        if (mask := self.of_kind(IntervalKind.LOWER_BOUND)).any():
-            lower = np.where(mask, np.where(no_lower, value, self.lower), lower)
-            upper = np.where(mask, np.inf, upper)
-        if (mask := self.is_censored).any():
-            lower = np.where(mask, np.where(self.lower < value, -np.inf, value), lower)
-            upper = np.where(mask, np.inf, upper)
+        is_upper_bound = self.of_kind(IntervalKind.UPPER_BOUND)
+        if is_upper_bound.any():
+            lower = np.where(is_upper_bound, -np.inf, lower)
+            upper = np.where(is_upper_bound, np.where(no_upper, value, self.upper), upper)
+        is_lower_bound = self.of_kind(IntervalKind.LOWER_BOUND)
+        if is_lower_bound.any():
+            lower = np.where(is_lower_bound, np.where(no_lower, value, self.lower), lower)
+            upper = np.where(is_lower_bound, np.inf, upper)
+        is_censored = self.is_censored
+        if is_censored.any():
+            open_or_value = np.where(self.lower < value, -np.inf, value)
+            lower = np.where(is_censored, open_or_value, lower)
+            upper = np.where(is_censored, np.inf, upper)
         return lower, upper
 
     def restated(self, tail: float | None) -> tuple[Floats, Floats]:
-        """Intervals that miss on a given side with a chance of at most ``tail``; None: the
-        :attr:`ends`. NaN where there is none, or where images stopped adaptively and ``tail`` is
-        given."""
+        """The lower and upper ends (n,) of intervals that miss on a given side with a probability
+        of at most ``tail``.
+
+        NaN where there is no interval, or where images stopped adaptively. ``tail`` None: the
+        :attr:`ends`.
+        """
         if tail is None:
             return self.ends
         if self.adaptive:
+            # A confidence sequence cannot be restated at another confidence from its last interval.
             return np.full(len(self), np.nan), np.full(len(self), np.nan)
         return restated(self.values, *self.ends, self.share_draws, tail, self.split)
 
     @property
     def lowers(self) -> Floats:
-        """The lower :attr:`ends`; the value itself where there is none. ``uppers``: the upper
-        ones."""
+        """The lower :attr:`ends` (n,); the value itself where there is no interval."""
         return self._or_value(self.ends[0])
 
     @property
     def uppers(self) -> Floats:
-        """See :attr:`lowers`."""
+        """The upper :attr:`ends` (n,); the value itself where there is no interval."""
         return self._or_value(self.ends[1])
 
     def _or_value(self, ends: Floats) -> Floats:
+        """The ends (n,), with the value in place of NaN."""
         unknown = np.isnan(ends)
         return np.where(unknown, self.values, ends) if unknown.any() else ends
 
     @property
     def errors(self) -> Floats | None:
-        """Standard errors (n,); None where a row has none."""
+        """Standard errors (n,); None if any row has none."""
         return None if np.isnan(self.std_error).any() else self.std_error
 
     @property
@@ -303,6 +328,7 @@ class Columns:
     @property
     def not_found(self) -> int:
         """Number of rows of a search that found nothing, but may have missed something nearer."""
+        # Such a search stores a lower end below its value; see :attr:`ends`.
         return int((self.is_censored & (self.lower < self.values)).sum())
 
     @property
@@ -332,6 +358,7 @@ class Columns:
 
     @property
     def _estimated(self) -> Mask:
+        """Whether a row's value is an estimate, not a bound (n,)."""
         return ~self.of_kind(
             IntervalKind.UPPER_BOUND, IntervalKind.LOWER_BOUND, IntervalKind.CENSORED
         )
@@ -340,16 +367,16 @@ class Columns:
 
     @cached_property
     def share_draws(self) -> Ints:
-        """The draws behind a value that is the share of votes for the predicted class, of a number
-        fixed in advance; 0 for other values (n,)."""
+        """The draws behind values that are shares of votes for the predicted class, with a number
+        of draws fixed in advance (n,); 0 for other values."""
         draws = self.draws
         kept = self.kept
-        counted = (
-            self.of_kind(IntervalKind.CLOPPER_PEARSON) & np.isnan(self.split)
-        ) | self.of_kind(IntervalKind.ANTITHETIC)
-        counted &= (draws > 0) & (kept >= 0)
-        counted &= np.abs(kept / np.maximum(draws, 1) - self.values) < 1e-9
-        return draws if counted.all() else np.where(counted, draws, 0)
+        independent = self.of_kind(IntervalKind.CLOPPER_PEARSON) & np.isnan(self.split)
+        is_share = independent | self.of_kind(IntervalKind.ANTITHETIC)
+        is_share &= (draws > 0) & (kept >= 0)
+        # A row may have votes and another value; a share that was stored differs by rounding only.
+        is_share &= np.abs(kept / np.maximum(draws, 1) - self.values) < 1e-9
+        return draws if is_share.all() else np.where(is_share, draws, 0)
 
     def images(self, low: float, high: float, unknown: int = 0) -> MeasuredImages:
         """The rows as measured images, for intervals over them.
@@ -366,8 +393,8 @@ class Columns:
 
     @property
     def approximated(self) -> Mask:
-        """Whether a row's value is an approximation, and the row has votes of the same copies,
-        which have no bias (n,)."""
+        """Whether a row's value is an approximation of ``p_robust``, and the row also has the votes
+        of the same copies (n,)."""
         if self.key.quantity != P_ROBUST.name:
             return np.zeros(len(self), dtype=np.bool_)
         return ~self.covers_bias & (self.draws > 0) & (self.kept >= 0)
@@ -376,57 +403,72 @@ class Columns:
         """The columns with shares of votes and their intervals in place of values whose own
         interval leaves out a bias.
 
-        Votes have no bias for any network, and their interval holds for every p. Rows that have
-        none, and rows whose interval covers all of their error, stay as they are.
+        Votes have no bias for any network, and their interval holds for every p. Rows without
+        votes, and rows whose interval covers all of their error, stay as they are.
         """
-        return self._voted
+        return self._by_votes
 
     @cached_property
-    def _voted(self) -> Columns:
+    def _by_votes(self) -> Columns:
+        """The value of :meth:`by_votes`; statistics and gates ask for it many times."""
         return self.of_votes(self.approximated, self.kept, self.draws, self.split)
 
     def of_votes(self, chosen: Mask, kept: Ints, draws: Ints, split: Floats) -> Columns:
-        """The columns with shares of votes in place of the values of ``chosen`` rows: ``kept`` of
-        ``draws`` copies kept the class, and ``split`` antithetic pairs disagree (NaN: the copies
-        are independent); all (n,)."""
+        """The columns with shares of votes in place of the values of some rows.
+
+        Args:
+            chosen: which rows (n,).
+            kept: copies that kept the class (n,).
+            draws: copies (n,).
+            split: antithetic pairs that disagree (n,); NaN: the copies are independent.
+        """
         if not chosen.any():
             return self
-        value, lower, upper, error, pairs_apart = (
-            column.copy()
-            for column in (self.values, self.lower, self.upper, self.std_error, self.split)
-        )
-        kind = self.interval.copy()
-        for pairs in (False, True):
-            subset = chosen & (np.isnan(split) != pairs)
-            k = kept[subset]
-            n = draws[subset]
-            ends = antithetic_share(k, split[subset], n) if pairs else clopper_pearson(k, n)
-            value[subset], pairs_apart[subset], kind[subset] = (
-                k / n,
-                split[subset],
-                len(self.intervals) + pairs,
-            )
-            lower[subset] = np.minimum(k / n, ends[0])
-            upper[subset] = np.maximum(k / n, ends[1])
-            error[subset] = np.sqrt(
-                share_variance(k / n, n.astype(np.float64), split[subset] if pairs else None)
-            )
-        kinds = (
+        # Copies, because the columns may be read-only views of stored numbers.
+        new_values = self.values.copy()
+        new_lower = self.lower.copy()
+        new_upper = self.upper.copy()
+        new_std_error = self.std_error.copy()
+        new_split = self.split.copy()
+        new_interval = self.interval.copy()
+        # The two intervals come last, in the order of the loop, so `in_pairs` is the index.
+        new_intervals = (
             *self.intervals,
             Interval(IntervalKind.CLOPPER_PEARSON),
             Interval(IntervalKind.ANTITHETIC),
         )
-        kept = np.where(chosen, kept, self.kept)
-        draws = np.where(chosen, draws, self.draws)
-        voted = replace(self, intervals=kinds, interval=kind, kept=kept, draws=draws, memo={})
-        voted.values = value
-        voted.lower = lower
-        voted.upper = upper
-        voted.std_error = error
-        voted.split = pairs_apart
+        for in_pairs in (False, True):
+            subset = chosen & (np.isnan(split) != in_pairs)
+            k = kept[subset]
+            n = draws[subset]
+            share = k / n
+            pairs = split[subset]
+            lower, upper = antithetic_share(k, pairs, n) if in_pairs else clopper_pearson(k, n)
+            new_values[subset] = share
+            new_split[subset] = pairs
+            new_interval[subset] = len(self.intervals) + in_pairs
+            # Rounding must not put the share outside its own interval.
+            new_lower[subset] = np.minimum(share, lower)
+            new_upper[subset] = np.maximum(share, upper)
+            variance = share_variance(share, n.astype(np.float64), pairs if in_pairs else None)
+            new_std_error[subset] = np.sqrt(variance)
+        voted = replace(
+            self,
+            intervals=new_intervals,
+            interval=new_interval,
+            kept=np.where(chosen, kept, self.kept),
+            draws=np.where(chosen, draws, self.draws),
+            memo={},
+        )
+        voted.values = new_values
+        voted.lower = new_lower
+        voted.upper = new_upper
+        voted.std_error = new_std_error
+        voted.split = new_split
         return voted
 
 
+# A new column is stated once, in Columns: building and selecting columns follow this mapping.
 _READ: Mapping[str, Mapping[str, Any]] = {
     column.name: column.metadata for column in fields(Columns) if "read" in column.metadata
 }
@@ -434,22 +476,26 @@ _READ: Mapping[str, Mapping[str, Any]] = {
 
 
 def antithetic(split: Floats) -> Floats | None:
-    """The antithetic pairs that disagree in each row; None if the votes of a row are independent
-    (NaN)."""
+    """The antithetic pairs that disagree in each row (n,); None if the copies of any row are
+    independent (NaN)."""
     return None if np.isnan(split).any() else split
 
 
 def alike(draws: Ints) -> int | None:
     """The number of draws, if all rows have the same number above 0; else None."""
-    return int(draws[0]) if len(draws) and draws[0] > 0 and (draws == draws[0]).all() else None
+    if not len(draws) or draws[0] <= 0:
+        return None
+    return int(draws[0]) if (draws == draws[0]).all() else None
 
 
 class _Column:
-    """A column under construction; it takes the memory of one number while all rows have the same
-    bits.
+    """A column under construction.
+
+    While all rows have the same bits, it takes the memory of a single number. Many columns of a run
+    stay so: draws, split, certificates.
 
     Args:
-        read: the number of a row; None where it has none.
+        read: reads the number of a row; None where it has none.
         kind: type of the numbers.
         unknown: in place of None in a column of integers.
     """
@@ -458,21 +504,24 @@ class _Column:
         self._read = read
         self._kind = kind
         self._unknown = unknown
-        self._first = b""
+        self._first = b""  # the bytes of the first number
         self._size = 0
-        self._data = bytearray()
+        self._data = bytearray()  # all numbers, once two of them differ
 
     def extend(self, rows: Sequence[Row]) -> None:
         """Add the numbers of these rows."""
         numbers = np.array([self._read(row) for row in rows], dtype=np.float64)
         if issubclass(self._kind, np.integer):
-            most = min(_MOST, np.iinfo(self._kind).max)
+            most = min(_LARGEST_WHOLE, np.iinfo(self._kind).max)
             numbers = np.where(np.isnan(numbers), self._unknown, numbers).clip(-most, most)
         column = numbers.astype(self._kind)
         self._first = self._first or column[:1].tobytes()
         added = column.tobytes()
-        if self._data or added != self._first * len(rows):
-            self._data += added if self._data else self._first * self._size + added
+        # Bytes are compared, because NaN differs from itself and 0.0 equals -0.0.
+        if self._data:
+            self._data += added
+        elif added != self._first * len(rows):
+            self._data += self._first * self._size + added
         self._size += len(rows)
 
     def column(self) -> NDArray[Any]:
@@ -483,51 +532,53 @@ class _Column:
 
 
 class Draft:
-    """Columns under construction.
+    """Collects the rows of one result, and turns them into columns.
 
     Args:
-        key: what the rows have in common.
-        ids: names of the images.
+        key: of the rows.
+        ids: of the run's samples.
     """
 
     def __init__(self, key: GroupKey, ids: Sequence[str]) -> None:
         self.key = key
         self._ids = ids
-        self._rows: list[Row] = []
+        self._pending: list[Row] = []
         self._places = array("q")
-        self._kinds = array("q")
-        self._columns = {name: _Column(**about) for name, about in _READ.items()}
+        self._interval_indices = array("q")
+        self._columns = {name: _Column(**metadata) for name, metadata in _READ.items()}
         self._intervals: dict[Interval, int] = {}
         self._classes = 0
 
     def add(self, row: Row, place: int = 0) -> None:
-        """Add a row of the image at a place."""
+        """Add a row of the sample at a place."""
         if row.votes is not None:
             self._classes = max(self._classes, len(row.votes.counts))
         self._places.append(place)
-        self._kinds.append(self._intervals.setdefault(row.interval, len(self._intervals)))
-        self._rows.append(row)
-        if len(self._rows) >= _BLOCK:
-            self._pack()
+        # A new interval gets the next index.
+        index = self._intervals.setdefault(row.interval, len(self._intervals))
+        self._interval_indices.append(index)
+        self._pending.append(row)
+        if len(self._pending) >= _BLOCK:
+            self._convert_pending()
 
-    def _pack(self) -> None:
+    def _convert_pending(self) -> None:
+        """Convert the pending rows to numbers, and let go of them."""
         for column in self._columns.values():
-            column.extend(self._rows)
-        self._rows = []
+            column.extend(self._pending)
+        self._pending = []
 
     def columns(self) -> Columns:
         """The columns of the rows so far."""
-        if self._rows:
-            self._pack()
-        columns: dict[str, Any] = {name: column.column() for name, column in self._columns.items()}
-        place, kinds = (np.frombuffer(numbers, np.int64) for numbers in (self._places, self._kinds))
+        if self._pending:
+            self._convert_pending()
+        numbers: dict[str, Any] = {name: column.column() for name, column in self._columns.items()}
         return Columns(
             self.key,
             self._ids,
             tuple(self._intervals),
-            place,
-            kinds,
-            **columns,
+            np.frombuffer(self._places, np.int64),
+            np.frombuffer(self._interval_indices, np.int64),
+            **numbers,
             classes=self._classes,
         )
 
@@ -540,6 +591,7 @@ class _Ids(Sequence[str]):
         self._ends = array("Q", [0])
 
     def append(self, name: str) -> None:
+        # Ids may have lone surrogates, as file names that are not UTF-8 do.
         self._text += name.encode("utf-8", "surrogatepass")
         self._ends.append(len(self._text))
 
@@ -547,42 +599,44 @@ class _Ids(Sequence[str]):
         return len(self._ends) - 1
 
     def __getitem__(self, index: Any) -> Any:
-        place = range(len(self))[index]
-        return self._text[self._ends[place] : self._ends[place + 1]].decode(
-            "utf-8", "surrogatepass"
-        )
+        place = range(len(self))[index]  # a range checks the index, and counts negative ones back
+        start = self._ends[place]
+        end = self._ends[place + 1]
+        return self._text[start:end].decode("utf-8", "surrogatepass")
 
 
 def with_values(groups: Iterable[Columns]) -> list[Columns]:
-    """The results that have a finite value; all if none has, to be refused."""
-    every = list(groups)
-    return [columns for columns in every if len(columns.finite)] or every
+    """The results that have a finite value; all if none has, for the caller to refuse."""
+    results = list(groups)
+    finite = [columns for columns in results if len(columns.finite)]
+    return finite or results
 
 
 class TableBuilder:
-    """Collects rows; the rows of an image come one after the other."""
+    """Collects the rows of a run; those of a sample come one after the other."""
 
     def __init__(self) -> None:
         self._ids = _Ids()
-        self._last = ""
+        self._last_id = ""
         self._drafts: dict[tuple[Any, ...], Draft] = {}
 
     def add(self, row: Row) -> None:
         """Add a row."""
-        if not self._ids or row.sample_id != self._last:
+        if not self._ids or row.sample_id != self._last_id:
             self._ids.append(row.sample_id)
-            self._last = row.sample_id
-        about = row.estimator, row.noise, row.level, row.level_name, row.quantity
-        draft = self._drafts.get(about)
+            self._last_id = row.sample_id
+        # The parts of a GroupKey, which is made for the first row of a result only.
+        key_parts = row.estimator, row.noise, row.level, row.level_name, row.quantity
+        draft = self._drafts.get(key_parts)
         if draft is None:
-            draft = self._drafts[about] = Draft(GroupKey.of(row), self._ids)
+            draft = Draft(GroupKey.of(row), self._ids)
+            self._drafts[key_parts] = draft
         draft.add(row, len(self._ids) - 1)
 
     def table(self) -> ResultTable:
-        """The rows so far."""
-        return ResultTable(
-            self._ids, {draft.key: draft.columns() for draft in self._drafts.values()}
-        )
+        """The table of the rows so far."""
+        columns = {draft.key: draft.columns() for draft in self._drafts.values()}
+        return ResultTable(self._ids, columns)
 
 
 class ResultTable(Mapping[GroupKey, Columns]):
@@ -590,8 +644,8 @@ class ResultTable(Mapping[GroupKey, Columns]):
     which is the spec's order.
 
     Attributes:
-        ids: of the images; columns have their places.
-        memo: cache of costly results for the functions that compute them.
+        ids: of the samples; columns have their places in it.
+        memo: costly results by the arguments of the functions that computed and look them up.
     """
 
     def __init__(self, ids: Sequence[str], columns: Mapping[GroupKey, Columns]) -> None:
@@ -601,10 +655,12 @@ class ResultTable(Mapping[GroupKey, Columns]):
 
     @staticmethod
     def of(rows: Iterable[Row]) -> ResultTable:
-        """The frame of these rows. An iterator must give the rows of an image together, as a run
+        """The table of these rows. An iterator must give the rows of a sample together, as a run
         does."""
+        # Only rows in memory can be put in order; a stream from a file is in order.
+        in_order = _by_sample(rows) if isinstance(rows, list | tuple) else rows
         builder = TableBuilder()
-        for row in _together(rows) if isinstance(rows, list | tuple) else rows:
+        for row in in_order:
             builder.add(row)
         return builder.table()
 
@@ -618,16 +674,16 @@ class ResultTable(Mapping[GroupKey, Columns]):
         return len(self._columns)
 
 
-def _together(rows: Sequence[Row]) -> Iterable[Row]:
-    """The rows in order, grouped by image."""
-    of_image: dict[str, list[Row]] = {}
+def _by_sample(rows: Sequence[Row]) -> Iterable[Row]:
+    """The rows grouped by sample, in the order in which the samples appear."""
+    rows_of: dict[str, list[Row]] = {}
     for row in rows:
-        of_image.setdefault(row.sample_id, []).append(row)
-    return chain.from_iterable(of_image.values())
+        rows_of.setdefault(row.sample_id, []).append(row)
+    return chain.from_iterable(rows_of.values())
 
 
 def common_names(columns: Iterable[Columns]) -> list[str]:
-    """The ids of the images that all these results have, perhaps from different runs, in the order
+    """The ids of the samples that all these results have, perhaps from different runs, in the order
     of the first."""
     return common_ids(result.names for result in columns)
 
@@ -640,5 +696,6 @@ def common_ids(lists: Iterable[Sequence[str]]) -> list[str]:
 
 
 def common_places(columns: Iterable[Columns]) -> Ints:
-    """The places of the images that all these results have (n,), ascending."""
+    """The places of the samples that all these results have (n,), ascending. For results of one
+    run."""
     return reduce(np.intersect1d, (result.place for result in columns))
