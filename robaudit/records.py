@@ -115,7 +115,7 @@ class Record:
     ) -> core_schema.CoreSchema:
         """The schema of the JSON object; it writes records and does not read them."""
         reference = f"{cls.__module__}.{cls.__qualname__}"
-        return _written_as(cls.json_members(), reference, _first_line(cls), handler)
+        return _written_as(cls.json_members(), reference, _first_paragraph(cls), handler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _members(cls: Any) -> list[Member]:
             keys = [member.key for member in members]
             place = keys.index(after) + 1 if after else 0
             hint = get_type_hints(function, include_extras=True)["return"]
-            members[place:place] = _members_of_field(name, hint, _first_line(function), key)
+            members[place:place] = _members_of_field(name, hint, _first_paragraph(function), key)
     return members
 
 
@@ -213,7 +213,7 @@ def _attribute(owner: Any, path: str) -> tuple[Any, str]:
     function = _function(getattr(owner, name, None))
     if function is not None:
         hint = get_type_hints(function, include_extras=True)["return"]
-        about = _first_line(function)
+        about = _first_paragraph(function)
     else:
         hint = get_type_hints(owner, include_extras=True)[name]
         about = dict(_attributes(owner.__doc__ or "")).get(name, "")
@@ -226,8 +226,10 @@ def _attribute(owner: Any, path: str) -> tuple[Any, str]:
     )
 
 
-def _first_line(documented: Any) -> str:
-    return inspect.cleandoc(documented.__doc__ or "").partition("\n")[0]
+def _first_paragraph(documented: Any) -> str:
+    """The first paragraph of a docstring, on one line."""
+    paragraph = inspect.cleandoc(documented.__doc__ or "").partition("\n\n")[0]
+    return " ".join(paragraph.split())
 
 
 def _function(attribute: Any) -> Any:
