@@ -23,7 +23,7 @@ from robaudit.runs.run import Run
 from robaudit.runs.table import NO_CLASS
 
 MOST_TURNS = 100
-"""The most turns of a matrix: 1,000 classes have a million pairs, and nobody reads the rare ones."""
+"""The most turns of a matrix: 1,000 classes have a million pairs; nobody reads the rare ones."""
 
 
 @dataclass(frozen=True)
