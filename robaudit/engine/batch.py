@@ -380,8 +380,8 @@ class ImageBatch:
     def _moments(self) -> tuple[Tensor, Tensor]:
         """Estimated mean and variance of each margin under the noise (n, classes - 1), from 4
         antithetic pairs."""
-        # The even part of a margin is the same for +eps and -eps, and the odd part changes its sign.
-        # So the odd part has mean 0 and is uncorrelated with the even part.
+        # The even part of a margin is the same for +eps and -eps; the odd part changes its sign, so
+        # it has mean 0 and is uncorrelated with the even part.
         even, odd = halves(self._few_margins(self.at, pairs=True))
         return mean_over(even, 1), variance_over(even, 1) + mean_over(odd.square(), 1)
 
