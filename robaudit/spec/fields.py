@@ -189,6 +189,7 @@ class SpecSection(BaseModel):
 
     renamed: ClassVar[Mapping[str, str]] = {}
 
+    # Pydantic warns of fields that begin with model_ unless no namespace is protected.
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
     @model_validator(mode="before")

@@ -226,6 +226,7 @@ def parse_gate(text: str, quantities: Mapping[str, Collection[str]], where: str)
     """
     where = f"{where} {text!r}"
     example = f"for example {_example(quantities)!r}"
+    # A long text could also make the match slow.
     match = _GATE.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise SpecError(where, "is not of the form quantity(name=value, ...) >= number", example)
@@ -240,6 +241,7 @@ def parse_gate(text: str, quantities: Mapping[str, Collection[str]], where: str)
     for name in needed:
         if name not in arguments:
             raise SpecError(where, f"{quantity} needs {name}", f"write {quantity}({name}=0.5)")
+    # sigma is a level under its own name.
     if "sigma" in arguments and "level" in arguments:
         raise SpecError(where, "has both sigma and level", "give one of them")
     key = "sigma" if "sigma" in arguments else "level"
@@ -307,7 +309,7 @@ def _arguments(text: str, quantity: str, further: Sequence[str], where: str) -> 
             )
         if name in arguments:
             raise SpecError(where, f"{name} appears twice", "name it once")
-        arguments[name] = value.strip("'\"")
+        arguments[name] = value.strip("'\"")  # noise='rain' is as good as noise=rain
     return arguments
 
 
@@ -318,7 +320,7 @@ def _number(text: str, what: str, where: str, *, infinite: bool = False) -> floa
         SpecError: it is no number, or an infinite one where that is not allowed.
     """
     try:
-        number = float(str(as_number(text)))
+        number = float(str(as_number(text)))  # as_number reads 8/255
     except ValueError:
         number = math.nan
     if math.isnan(number) or (math.isinf(number) and not infinite):

@@ -62,6 +62,7 @@ class ModelSpec(SpecSection):
         description="key of the weights in a checkpoint that holds several, for example "
         "model_ema; or the prefix of their names",
     )
+    # "memory" stands for a network that a Python program passed: see IN_MEMORY.
     format: Literal["torchscript", "pt2", "safetensors", "onnx", "python", "memory"] | None = Field(
         None, description="default: guessed from the file's suffix and content"
     )
@@ -184,6 +185,7 @@ class BaseDatasetSpec(SpecSection):
 
     @model_validator(mode="after")
     def _one_selection(self) -> BaseDatasetSpec:
+        # Two selections could mean either order, with other samples in each.
         selections = [key for key in ("limit", "sample", "ids") if getattr(self, key) is not None]
         if len(selections) > 1:
             raise ValueError(f"{selections[0]} and {selections[1]} cannot be combined; keep one")
@@ -291,6 +293,7 @@ def _of_its_kind(value: object, info: ValidationInfo) -> object:
     return dataset_kind(name).model_validate(value, context=info.context)
 
 
+# Written with all keys of its kind; pydantic would write only those of the base class.
 DatasetSpec = Annotated[SerializeAsAny[BaseDatasetSpec], BeforeValidator(_of_its_kind)]
 
 
@@ -324,9 +327,10 @@ class NoiseSpec(SpecSection):
     """A noise: its kind, its levels under the kind's level name, and the kind's options, which the
     kind checks."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow")  # the options of the kind
 
     kind: str = GAUSSIAN
+    # No colon and no equals sign, which separate the parts of a level's key: gaussian:sigma=0.05.
     name: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=60)] = Field(
         "", description="label in the results; default: the kind"
     )
@@ -349,10 +353,10 @@ class NoiseSpec(SpecSection):
     def _one_level_name(self) -> NoiseSpec:
         present = [name for name in LEVEL_KEYS if getattr(self, name) is not None]
         if not present:
+            # The level name of another kind is known only once its plugin is imported.
             if self.kind == GAUSSIAN:
-                raise about_key(
-                    MISSING_KEY, "sigma", NoiseSpec.model_fields["sigma"].description or ""
-                )
+                about_sigma = NoiseSpec.model_fields["sigma"].description or ""
+                raise about_key(MISSING_KEY, "sigma", about_sigma)
             raise ValueError(f"has no levels: the key {' or '.join(LEVEL_KEYS)} is missing")
         if len(present) > 1:
             raise ValueError(
@@ -363,10 +367,12 @@ class NoiseSpec(SpecSection):
             raise ValueError(
                 f"is called {self.label!r}, the word for results without noise; choose another name"
             )
-        if self.name == GAUSSIAN != self.kind:
+        # Tables leave the label gaussian out: "sigma 0.05" means isotropic Gaussian noise.
+        if self.name == GAUSSIAN and self.kind != GAUSSIAN:
             raise ValueError(
                 f"is called {GAUSSIAN!r} and is of the kind {self.kind!r}; choose another name"
             )
+        # The level is the address of a result, so that two rows would have one address.
         if len(set(self.levels)) != len(self.levels):
             raise about_key(
                 WRONG_KEY, present[0].value, f"the same {present[0]} appears twice; list each once"
@@ -415,6 +421,7 @@ class EstimatorSpec(SpecSection):
     """An estimator by name, with its options, which the estimator checks."""
 
     name: str
+    # No colon, which separates the label from the part of a result's name: qnorm_path:q=100.
     label: str = Field(
         "",
         min_length=1,
@@ -543,6 +550,7 @@ class RunSpec(SpecSection):
 
 def _gate(text: str) -> str:
     """Refuse text that is not a gate."""
+    # In YAML's [mean(estimator=mc, sigma=0.1) >= 0.9] the comma ends an entry.
     if text.count("(") != text.count(")"):
         raise ValueError("is only part of a gate: within [ ] a comma ends it unless it is quoted")
     try:
@@ -650,6 +658,7 @@ _SAME_RESULTS = (
 
 def digest(document: object) -> str:
     """sha256 (hex) of a JSON document in canonical form."""
+    # Sorted keys without spaces: equal documents have equal texts.
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -671,6 +680,7 @@ def base_identity(spec_document: Mapping[str, Any]) -> str:
     document = json.loads(json.dumps(spec_document))  # a deep copy
     document.pop("noise")
     document.pop("estimators")
+    # A random subset of another size contains the smaller one, if the seed is the same.
     document["dataset"].pop("limit")
     if document["dataset"]["sample"] is not None:
         document["dataset"]["sample"].pop("size")
