@@ -132,7 +132,7 @@ class Member:
 
     key: str
     read: Callable[[Any], Any]
-    type: Any
+    type: Any  # also an annotated type or a union, which no class is
     about: str = ""
 
 
@@ -196,6 +196,7 @@ def _inlined(member: Member, kind: Any, mark: Inline) -> Iterator[Member]:
 def _chosen(owner: Any, attributes: Mapping[str, str]) -> Iterator[Member]:
     """Some attributes of a class as members, or all of its members if none are named."""
     if owner is NoiseLevel:
+        # Its three columns differ from its attributes: "none" stands for no noise, 0 for no level.
         for key, kind in (("noise", str), ("level_name", LevelName), ("level", float)):
             yield Member(key, partial(_column, key), kind)
     elif not attributes:
@@ -206,6 +207,7 @@ def _chosen(owner: Any, attributes: Mapping[str, str]) -> Iterator[Member]:
 
 
 def _column(key: str, at: NoiseLevel) -> Any:
+    """One of the three columns of a noise level."""
     return at.document()[key]
 
 
@@ -249,7 +251,14 @@ def _without_none(kind: Any) -> Any:
 def _written_as(
     members: Iterable[Member], reference: str, about: str, handler: GetCoreSchemaHandler
 ) -> core_schema.CoreSchema:
-    """The schema that writes an object of these members."""
+    """The schema that writes an object of these members.
+
+    Args:
+        members: the members in order.
+        reference: the name of the object in a JSON schema.
+        about: describes the object there.
+        handler: pydantic's, for the schemas of the members.
+    """
     members = tuple(members)
 
     def write(record: Any, info: core_schema.SerializationInfo) -> dict[str, Any]:
@@ -261,6 +270,7 @@ def _written_as(
         )
         for member in members
     }
+    # As :func:`with_names` writes them; the order of a schema's properties says nothing.
     for key in sorted(CLASSES & keys.keys()):
         keys[f"{key}_name"] = core_schema.typed_dict_field(handler.generate_schema(str | None))
     typed = core_schema.typed_dict_schema(keys, metadata=_described(about))

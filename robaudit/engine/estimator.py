@@ -13,6 +13,7 @@ from robaudit.names import Part
 from robaudit.quantities import NO_INTERVAL, Interval, Quantity
 from robaudit.spec.fields import SpecSection
 
+# Specs are checked, and estimators listed, without the seconds that torch takes to import.
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Need(Flag):
-    """What an estimator needs from the noise, the model and the data."""
+    """The needs of an estimator: properties of the noise, the model and the data."""
 
     NOTHING = 0
     """Only the logits of the clean image: one result per image, without noise."""
@@ -149,7 +150,7 @@ class Estimator(SpecSection, ABC):
 
     @abstractmethod
     def estimate(self, batch: ImageBatch) -> Sequence[Result] | Sequence[tuple[Result, ...]]:
-        """One result for each image of ``batch``, in order.
+        """The results of a chunk: one for each image of ``batch``, in order.
 
         With :attr:`parts`, a tuple of results per image, in the order of the parts; each result
         states the passes of the whole computation.

@@ -91,8 +91,10 @@ class Objective:
 
         def margin(logits: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
             # f_j - f_target is linear in the logits: weight 1 for class j, and -1 for the target.
-            weights = torch.zeros_like(logits).scatter_(1, to[rows, None], 1.0)
-            return logits.double(), weights.scatter_(1, self._target[image[rows], None], -1.0)
+            weights = torch.zeros_like(logits)
+            weights.scatter_(1, to[rows, None], 1.0)
+            weights.scatter_(1, self._target[image[rows], None], -1.0)
+            return logits.double(), weights
 
         logits, slopes = self._differentiated(image, points, margin)
         return logits.nan_to_num(-torch.inf, torch.inf, -torch.inf), slopes
@@ -247,14 +249,15 @@ class SoftVote(Objective):
 
     def _with_head_start(self, image: Tensor, log_mean: Tensor) -> Tensor:
         """log p_c with the head start of the target (points, classes)."""
-        own = torch.arange(self._batch.classes, device=image.device) == self._target[image][:, None]
-        return log_mean + own * self._head_start[image][:, None]
+        classes = torch.arange(self._batch.classes, device=image.device)
+        is_target = classes == self._target[image][:, None]
+        return log_mean + is_target * self._head_start[image][:, None]
 
     def _copies(self, image: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
         """Images and pixels of the copies (points * copies, ...); copies of a point are
         adjacent."""
-        copies = (points[:, None] + self._offsets[image]).flatten(0, 1)
-        return image.repeat_interleave(self._offsets.shape[1]), copies
+        copies = points[:, None] + self._offsets[image]
+        return image.repeat_interleave(self._offsets.shape[1]), copies.flatten(0, 1)
 
     def _shares(self, image: Tensor, copies: Tensor) -> _Shares:
         """The softmax of copies, by forward passes."""
@@ -274,12 +277,14 @@ class SoftVote(Objective):
             if shares is None:
                 shares = _shares_of(logits[: len(copies)].double(), self._offsets.shape[1])
             means.append(shares.log_mean)
-            return logits, _rates(shares, to, target).flatten(0, 1)[rows]
+            rates = _rates(shares, to, target).flatten(0, 1)
+            return logits, rates[rows]
 
         _, copy_slopes = self._differentiated(images, copies, vote)
         # A point's slope is the sum of its copies' slopes: (copies, points, ...) -> (points, ...).
-        by_copy = copy_slopes.unflatten(0, (len(points), -1)).movedim(1, 0)
-        slopes = fold(by_copy.clone(memory_format=torch.contiguous_format))
+        by_point = copy_slopes.unflatten(0, (len(points), -1))
+        by_copy = by_point.movedim(1, 0).clone(memory_format=torch.contiguous_format)
+        slopes = fold(by_copy)
         return means[0], slopes.nan_to_num(0.0, 0.0, 0.0)
 
 
@@ -301,7 +306,8 @@ def _shares_of(logits: Tensor, copies: int) -> _Shares:
     log_softmax = log_softmax.unflatten(0, (-1, copies))
     # The logarithm of a mean, relative to the largest term so that exp does not underflow.
     highest = log_softmax.amax(1)
-    mean = total((log_softmax - highest[:, None]).exp(), 1) / log_softmax.shape[1]
+    relative = (log_softmax - highest[:, None]).exp()
+    mean = total(relative, 1) / copies
     return _Shares(log_softmax, highest + mean.log())
 
 
@@ -316,9 +322,11 @@ def _rates(shares: _Shares, to: Tensor, target: Tensor) -> Tensor:
         # p_c is the mean of the copies' s_c, and d s_c / d f_k = s_c (1[k = c] - s_k). So the
         # derivative of log p_c is s_c / (copies p_c) (1[k = c] - s_k).
         column = index[:, None, None].expand(-1, copies, 1)
+        log_share = shares.log_softmax.gather(2, column)
         log_mean = shares.log_mean.gather(1, index[:, None])[:, None]
-        weight = (shares.log_softmax.gather(2, column) - log_mean).exp() / copies
-        return weight * ((every == index[:, None, None]).double() - softmax)
+        weight = (log_share - log_mean).exp() / copies
+        is_class = (every == index[:, None, None]).double()
+        return weight * (is_class - softmax)
 
     return log_share_rates(to) - log_share_rates(target)
 

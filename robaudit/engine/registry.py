@@ -30,6 +30,7 @@ from robaudit.results import Result
 from robaudit.spec.model import AuditSpec, EstimatorSpec, NoiseSpec
 from robaudit.spec.validation_errors import explain
 
+# Specs are checked, and estimators listed, without the seconds that torch takes to import.
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -241,6 +242,7 @@ def unfit(task: Task, form: Noise) -> Unfit | None:
     needs = estimator.needs
     with blaming(f"estimator {task.label}", type(estimator)):
         own_reason = estimator.unfit(form, task.at.level)
+    # An unmet need explains more than the estimator's own reason, which may follow from it.
     if Need.RANDOM in needs and not form.random:
         return Unfit("it does the same to an image every time", f"use {reference()}")
     if Need.COVARIANCE in needs and not isinstance(form, AdditiveNoise):
@@ -262,7 +264,9 @@ def check_model(tasks: Sequence[Task], model: LogitModel, image: Tensor) -> None
         ModelError: an estimator refuses the model.
     """
     image = image.to(model.device, model.dtype)
-    for label, estimator in {task.label: task.estimator for task in tasks}.items():
+    # Once for each estimator, not for each level.
+    estimators = {task.label: task.estimator for task in tasks}
+    for label, estimator in estimators.items():
         with blaming(f"estimator {label}", type(estimator)):
             estimator.check_model(model, image)
 
