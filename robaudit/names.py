@@ -83,7 +83,7 @@ class ResultName:
         return self.estimator if self.part is None else f"{self.estimator}:{self.part}"
 
     @staticmethod
-    @lru_cache(maxsize=1024)
+    @lru_cache(maxsize=1024)  # millions of rows have a few names
     def parse(text: str) -> ResultName:
         """The inverse of ``str``; text without a part is an estimator's name."""
         estimator, _, rest = text.rpartition(":")

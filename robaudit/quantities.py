@@ -13,8 +13,10 @@ _APPROXIMATE = "approximate"
 
 
 class Band(IntEnum):
-    """The place of a quantity between the clean image and proofs, in the order in which all results
-    of an image are shown."""
+    """The place of a quantity between the clean image and proofs.
+
+    All results of an image are shown in this order.
+    """
 
     CLEAN = 0
     AVERAGE = 1
@@ -47,6 +49,7 @@ class Quantity:
     low: float
     high: float
     higher_is_better: bool = True
+    # They do not take part in comparisons: a run.json without them describes the same quantity.
     meaning: str = field(default="", compare=False)
     band: Band = field(default=Band.OTHER, compare=False)
 
@@ -247,12 +250,13 @@ class Interval:
         if not self.covers_bias:
             parts.append(_APPROXIMATE)
         text = ":".join(parts)
+        # Rows store the text alone.
         if _split(text) != (self.kind, self.covers_bias, self.remark):
             raise ValueError(
                 f"an interval {self.kind} with the remark {self.remark!r} would read back as "
                 "another; choose another remark"
             )
-        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "text", text)  # the only way into a frozen dataclass
 
     def __str__(self) -> str:
         return self.text

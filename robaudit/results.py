@@ -23,6 +23,7 @@ MOST_STORED_DRAWS = 2**14
 
 
 def _interval(text: object) -> Interval:
+    """The interval in a stored row."""
     if not isinstance(text, str):
         raise ValueError("is not text")  # noqa: TRY004  pydantic reports a ValueError
     return Interval.parse(text)
@@ -41,6 +42,7 @@ Count = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
 Number = Annotated[float, Strict(), Field(gt=-LARGEST, lt=LARGEST)]
 WholeOrNot = Annotated[int, Strict(), Field(gt=-(2**63), lt=2**63)] | Number
 """A number; integers stay integers."""
+# JSON has no NaN: a row without a value stores null.
 Value = Annotated[
     Annotated[float, Strict()],
     BeforeValidator(lambda value: math.nan if value is None else value),
@@ -86,6 +88,7 @@ class Checked:
         """The fields as JSON values, without those at their defaults."""
         cls: Any = type(self)
         names, defaults, values = _fields(cls)
+        # By identity, which is faster than equality; equal values are merely written, too.
         return {
             name: value
             for name, default, value in zip(names, defaults, values(self), strict=True)

@@ -65,6 +65,7 @@ def read_class_ids(value: object, info: ValidationInfo) -> object:
     if not isinstance(value, str):
         return value
     _, text = _read(value, info)
+    # The separator between the id and the names may be a space or a comma.
     words = [re.split(r"[\s,]", line, maxsplit=1)[0] for line in _lines(text)]
     if not all(words):
         raise ValueError("must be a file that begins each line with an id")
@@ -82,6 +83,8 @@ def read_ids(value: object, info: ValidationInfo) -> object:
         value = [line for line in _lines(text) if line]
     if not isinstance(value, list | tuple):
         return value
+    # YAML reads an id such as 17 as a number, and also yes and no as truth values, which the type
+    # check refuses.
     ids = tuple(
         str(entry) if isinstance(entry, int) and not isinstance(entry, bool) else entry
         for entry in value
@@ -155,7 +158,7 @@ def _by_index(names: object) -> list[str]:
         pairs = list(names.items())
         if all(type(index) is int for index in names.values()):
             pairs = [(index, name) for name, index in pairs]
-        by_index = {str(index): name for index, name in pairs}
+        by_index = {str(index): name for index, name in pairs}  # JSON's keys are text
         names = [by_index.get(str(index)) for index in range(len(names))]
     if isinstance(names, list):
         numbers = [name for name in names if isinstance(name, bool | int | float)]

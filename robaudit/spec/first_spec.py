@@ -32,7 +32,7 @@ def normalisation(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     Raises:
         SpecError: the name is unknown.
     """
-    key = re.sub(r"[\s_-]", "", text).lower()
+    key = re.sub(r"[\s_-]", "", text).lower()  # Fashion-MNIST is fashionmnist
     if key not in NORMALISATIONS:
         remedy = (
             f"{did_you_mean(key, NORMALISATIONS)}; numbers: --set model.mean=[0.5] --set "
@@ -83,6 +83,7 @@ def dataset_section(text: str, base: Path, limit: int) -> dict[str, Any]:
             "is not a supported kind of data",
             f"give {forms}; all forms: docs/model-and-data.md",
         )
+    # The first images of a folder all belong to one class; those of an array rarely do.
     if section["kind"] == "npz":
         return {**section, **_without_labels(base / text), "limit": limit}
     return {**section, "sample": {"size": limit}}

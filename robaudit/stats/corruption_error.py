@@ -92,6 +92,7 @@ class CorruptionReport(Record):
         images."""
         if not self.images:
             return {}
+        # All images have the same noises, so each noise counts the same in the mean of an image.
         mean: Floats = np.mean(list(self.images.values()), axis=0)
         errors = {**self.images, _ALL: mean}
         images = len(mean)
@@ -125,6 +126,7 @@ def corruption_report(run: Run, estimator: str | None = None) -> CorruptionRepor
             f"audit labelled images with {reference()} under noise of the kind corruption or "
             "corrupted_set",
         )
+    # run.json has the accuracies of every estimator that counts votes, in the spec's order.
     names = list(dict.fromkeys(entry.estimator for entry in entries))
     chosen = names[0] if estimator is None else estimator
     if chosen not in names:
@@ -148,6 +150,7 @@ def _image_errors(
     all of them: the bootstrap draws the same images for every noise.
     """
     complete = [label for label, by_level in cells.items() if set(by_level) == set(_LEVELS)]
+    # Images without a label have no draws for it.
     voted = {
         (key.noise, key.at.level): result.take(result.label_draws > 0)
         for key, result in run.table.items()

@@ -166,6 +166,7 @@ def flag(
         RobauditError: a threshold that is not a number, or a count below 1.
     """
     quantity = quantity or quantity_of(columns.key.quantity, None)
+    # An infinite usual threshold means that the quantity has none, and that nothing is beyond.
     if not math.isfinite(below) and below != usual_threshold(quantity):
         raise RobauditError("below", f"{below} is not a number to compare with", "for example 0.5")
     if bottom is not None and bottom < 1:
@@ -259,6 +260,7 @@ def certainties_of(columns: Columns, below: float, sign: float) -> list[Certaint
         sign: 1 where higher is better, else -1.
     """
     lower, upper = columns.ends
+    # Where lower is better, changed signs turn "above" into "below".
     worst, best = (lower, upper) if sign > 0 else (-upper, -lower)
     edge = sign * below
     # Values whose true value may be better: a value beyond the threshold then shows nothing.

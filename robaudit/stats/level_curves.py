@@ -31,6 +31,7 @@ def level_curves(
         RunError: the run has no such estimator or level, or no result that belongs to a level.
     """
     groups = {group.key: group for group in summary_of(run)}
+    # By estimator and noise: levels of different noises have no common scale.
     curves: dict[tuple[str, str], list[GroupSummary]] = {}
     for key in chosen(groups, estimators, levels, str(run.path)):
         if key.at.level is not None and key.quantity != CONFIDENCE.name:
