@@ -131,7 +131,8 @@ def remove_leftovers(folder: Path) -> None:
     """
     with _refusals(folder):
         for path in folder.iterdir():
-            if _LEFTOVER.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+            is_regular = path.is_file() and not path.is_symlink()
+            if is_regular and _LEFTOVER.fullmatch(path.name):
                 path.unlink(missing_ok=True)
 
 

@@ -191,12 +191,14 @@ class LevelChoice:
     @staticmethod
     def joined(parts: Iterable[LevelChoice]) -> LevelChoice:
         """The union of choices."""
-        choices = list(parts)
-        return LevelChoice(
-            tuple(label for choice in choices for label in choice.noises),
-            tuple(number for choice in choices for number in choice.levels),
-            tuple(number for choice in choices for number in choice.sigmas),
-        )
+        noises: list[str] = []
+        levels: list[float] = []
+        sigmas: list[float] = []
+        for choice in parts:
+            noises += choice.noises
+            levels += choice.levels
+            sigmas += choice.sigmas
+        return LevelChoice(tuple(noises), tuple(levels), tuple(sigmas))
 
     def among(self, present: Iterable[NoiseLevel], where: str) -> list[NoiseLevel]:
         """The chosen levels among the present ones, in their order.

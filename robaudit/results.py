@@ -342,8 +342,10 @@ def _whole(name: str, value: Any) -> int:
 
 def _counts(name: str, value: Any) -> tuple[int, ...]:
     # Almost always so, and faster than a check of each count: a model may have 1,000 classes.
-    if type(value) is tuple and set(map(type, value)) <= {int} and min(value, default=0) >= 0:
-        return value
+    if type(value) is tuple:
+        are_integers = set(map(type, value)) <= {int}
+        if are_integers and min(value, default=0) >= 0:
+            return value
     return tuple(_whole(name, count) for count in value)
 
 

@@ -71,8 +71,11 @@ def known_name(index: int | None, names: Names | None) -> str | None:
         index: the class; None: no class.
         names: by class index.
     """
+    if names is None or index is None:
+        return None
     try:
-        return names[index] if names is not None and index is not None and index >= 0 else None
+        # A sequence would take a negative index from its end.
+        return names[index] if index >= 0 else None
     except LookupError:
         return None
 

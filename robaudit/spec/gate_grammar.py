@@ -299,7 +299,8 @@ def _arguments(text: str, quantity: str, further: Sequence[str], where: str) -> 
     known = ("estimator", *PartName, "sigma", "noise", "level", *further)
     for piece in text.split(",") if text.strip() else ():
         name, equals, value = (part.strip() for part in piece.partition("="))
-        if not equals or not name or not value:
+        is_complete = name and equals and value
+        if not is_complete:
             raise SpecError(
                 where, f"{piece.strip()!r} is not of the form name=value", "for example sigma=0.05"
             )

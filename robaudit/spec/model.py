@@ -87,12 +87,14 @@ class ModelSpec(SpecSection):
 
     @model_validator(mode="after")
     def _check(self) -> ModelSpec:
-        if self.mean and self.std and len(self.mean) != len(self.std):
+        has_both = self.mean and self.std
+        if has_both and len(self.mean) != len(self.std):
             raise ValueError(
                 f"mean has {len(self.mean)} values and std has {len(self.std)}; give one for "
                 "each channel in both"
             )
-        if self.path is None and self.architecture is None and self.format != "memory":
+        has_source = self.path is not None or self.architecture is not None
+        if not has_source and self.format != IN_MEMORY:
             raise ValueError(
                 "needs a path (or, for format python, an architecture package.module:function)"
             )
@@ -609,7 +611,10 @@ class AuditSpec(SpecSection):
     @property
     def levels(self) -> tuple[NoiseLevel, ...]:
         """Every level of every noise, in the spec's order."""
-        return tuple(at for noise in self.noise for at in noise.at)
+        levels: list[NoiseLevel] = []
+        for noise in self.noise:
+            levels += noise.at
+        return tuple(levels)
 
     _origin: Origin = PrivateAttr(default_factory=Origin)
 

@@ -286,9 +286,10 @@ def put(raw: dict[str, Any], location: Location, value: object) -> None:
     target: Any = raw
     where = ".".join(map(str, location))
     for i, part in enumerate(location):
-        if isinstance(target, list) and len(target) == 1 and not isinstance(part, int):
+        is_single = isinstance(target, list) and len(target) == 1
+        if is_single and not isinstance(part, int):
             target = target[0]
-        inside: Any = target
+        inside: Any = target  # a list or a mapping, indexed by any part
         if isinstance(target, list) and not (isinstance(part, int) and part < len(target)):
             raise SpecError(
                 where,
@@ -475,7 +476,8 @@ def _set_levels(raw: dict[str, Any], levels: Sequence[str], sigmas: Sequence[str
     for entry in entries:
         if isinstance(entry, dict):
             level_keys += [(entry, key.value) for key in LEVEL_KEYS if key in entry]
-    if sigmas and len(entries) == 1 and not level_keys:
+    is_without_levels = len(entries) == 1 and not level_keys
+    if sigmas and is_without_levels:
         # No noise, or one whose levels are missing: --sigma supplies them.
         put(raw, ("noise", LevelName.SIGMA.value), list(sigmas))
         return

@@ -206,32 +206,22 @@ def class_bias(
     ]
     gap = None
     # A single image has no spread, so its class mean has no interval over images.
-    tested = [i for i, stats in enumerate(classes) if stats.images >= 2]
+    tested = [stats.index for stats in classes if stats.images >= 2]
     if len(tested) >= 2:
-        sizes = np.array([classes[i].images for i in tested])
         # The key holds the classes of all images rather than the name of the grouping: the column
         # of the data set behind it may have changed since.
         memo_key = ("null", class_of.tobytes(), permutations, seed)
         if memo_key not in columns.memo:
-            pooled = np.concatenate([members[classes[i].index].values for i in tested])
+            sizes = np.array([len(members[index]) for index in tested])
+            pooled = np.concatenate([members[index].values for index in tested])
             columns.memo[memo_key] = permutation_null(pooled, sizes, permutations, seed)
         null: Null = columns.memo[memo_key]
         confidence = simultaneous(ROW_CONFIDENCE, len(tested))
-        means = [
-            _simultaneous_mean(members[classes[i].index], quantity, confidence) for i in tested
-        ]
+        means = [_simultaneous_mean(members[index], quantity, confidence) for index in tested]
         overall = _simultaneous_mean(everyone, quantity, confidence)
-        mean_overall = float(everyone.values.mean())
-        for place, (i, mean) in enumerate(zip(tested, means, strict=True)):
-            # N m = n m_class + (N - n) m_others. With the class mean as observed, the mean of the
-            # others is off by N / (N - n) times the error of the overall mean m.
-            factor = len(everyone) / (len(everyone) - classes[i].images)
-            others_below = (mean_overall - overall[0]) * factor
-            others_above = (overall[1] - mean_overall) * factor
-            classes[i] = _tested(
-                classes[i], null, place, mean, (others_below, others_above), quantity
-            )
-        gap = _gap([classes[i] for i in tested], means, null, quantity, permutations)
+        classes = _with_tests(classes, null, means, everyone.values, overall, quantity)
+        compared = [stats for stats in classes if stats.index in tested]
+        gap = _gap(compared, means, null, quantity, permutations)
     verdict = GapVerdict.NOT_TESTED
     if gap is not None:
         verdict = GapVerdict.SIGNIFICANT if gap.p_value <= ALPHA else GapVerdict.NOT_SIGNIFICANT
@@ -273,6 +263,41 @@ def _simultaneous_mean(rows: Columns, quantity: Quantity, confidence: float) -> 
     if not (np.isfinite(images.lowers).all() and np.isfinite(images.uppers).all()):
         images = replace(images, lowers=images.values, uppers=images.values)
     return population_mean(images, confidence, light_tails=True)
+
+
+def _with_tests(
+    classes: Sequence[ClassStats],
+    null: Null,
+    means: Sequence[Bounds],
+    values: Floats,
+    overall: Bounds,
+    quantity: Quantity,
+) -> list[ClassStats]:
+    """The classes, those with at least two images with their tests.
+
+    Args:
+        classes: all classes.
+        null: the tests.
+        means: the simultaneous intervals of the means of the tested classes.
+        values: the values of all images.
+        overall: the simultaneous interval of their mean.
+        quantity: the quantity of the values.
+    """
+    mean_overall = float(values.mean())
+    total = len(values)
+    with_tests: list[ClassStats] = []
+    place = 0
+    for stats in classes:
+        if stats.images < 2:
+            with_tests.append(stats)
+            continue
+        # N m = n m_class + (N - n) m_others. With the class mean as observed, the mean of the
+        # others is off by N / (N - n) times the error of the overall mean m.
+        factor = total / (total - stats.images)
+        others = ((mean_overall - overall[0]) * factor, (overall[1] - mean_overall) * factor)
+        with_tests.append(_tested(stats, null, place, means[place], others, quantity))
+        place += 1
+    return with_tests
 
 
 def _tested(

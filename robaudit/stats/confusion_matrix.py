@@ -104,9 +104,10 @@ def confusions(
     shares: dict[GroupKey, dict[int, list[Floats]]] = {}
     for row in run.rows:
         key = GroupKey.of(row)
-        if key not in chosen or row.votes is None or not row.votes.draws:
+        if row.votes is None or not row.votes.draws:
             continue
-        if row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE:
+        stops_adaptively = row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE
+        if stops_adaptively or key not in chosen:
             continue
         # A result whose images have no class still has votes, so it is entered before the check.
         members = shares.setdefault(key, {})

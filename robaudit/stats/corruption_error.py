@@ -17,7 +17,7 @@ from robaudit.numerics.image_intervals import Floats
 from robaudit.plugins import reference
 from robaudit.records import Inline, Nested, Record, published
 from robaudit.runs.run import Run
-from robaudit.runs.table import common_names
+from robaudit.runs.table import Columns, common_names
 from robaudit.stats.bootstrap import BOOTSTRAP, percentiles
 
 _LEVELS = (1.0, 2.0, 3.0, 4.0, 5.0)
@@ -54,7 +54,10 @@ class CorruptionReport(Record):
     @property
     def levels(self) -> list[float]:
         """Every level of any of the noises, ascending."""
-        return sorted({level for by_level in self.cells.values() for level in by_level})
+        levels: set[float] = set()
+        for by_level in self.cells.values():
+            levels.update(by_level)
+        return sorted(levels)
 
     @property
     def errors(self) -> dict[str, list[float]]:
@@ -156,7 +159,9 @@ def _image_errors(
         for key, result in run.table.items()
         if key.estimator == estimator
     }
-    columns = [voted[noise, level] for noise in complete for level in _LEVELS]
+    columns: list[Columns] = []
+    for noise in complete:
+        columns += [voted[noise, level] for level in _LEVELS]
     names = common_names(columns) if columns else []
     if not names:
         return {}

@@ -263,9 +263,8 @@ def _failure_from_log10(row: Row) -> tuple[End, End]:
 def _failure_from_share(row: Row) -> tuple[End, End]:
     """Bounds on the failure probability from the probability of keeping the class."""
     kind = row.interval.kind
-    votes = row.votes
-    by_votes = kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.ANTITHETIC)
-    if by_votes and votes is not None and votes.draws:
+    votes = row.votes if kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.ANTITHETIC) else None
+    if votes is not None and votes.draws:
         return _failure_from_votes(1.0 - row.value, votes)
     low, high = interval_ends(row)
     error = 0.0 if kind is IntervalKind.EXACT else _CDF

@@ -156,7 +156,8 @@ def quantile_of(rows: Columns, q: float, quantity: Quantity) -> Quantile:
     low = -math.inf if np.isneginf(images.lowers).any() else images.low
     high = math.inf if np.isposinf(images.uppers).any() else images.high
     below, above = measured_quantile(replace(images, low=low, high=high), q, ROW_CONFIDENCE)
-    if rows.censored and math.isinf(above) and not below > quantity.low:
+    is_open = math.isinf(above) and not below > quantity.low
+    if rows.censored and is_open:
         # The quantile is the value of a failed search, or lies between one and an upper bound. As
         # for means, the lower end is then for the value.
         below = value
@@ -204,8 +205,8 @@ def noisy_accuracy(rows: Columns) -> NoisyAccuracy | None:
     which biases its shares.
     """
     labelled = rows.label >= 0
-    all_voted = bool((rows.label_draws[labelled] > 0).all())
-    if not labelled.any() or not all_voted or rows.adaptive:
+    all_voted = labelled.any() and (rows.label_draws[labelled] > 0).all()
+    if not all_voted or rows.adaptive:
         return None
     draws = rows.label_draws[labelled]
     split = antithetic(rows.label_split[labelled])
