@@ -143,7 +143,8 @@ class ImageBatch:
         """Indices of the images, in groups for a search that holds ``values`` values of each image
         at once."""
         images = max(1, HELD_BYTES // (values * self.x.element_size()))
-        groups: tuple[Tensor, ...] = torch.arange(len(self.x), device=self.x.device).split(images)
+        every = torch.arange(len(self.x), device=self.x.device)
+        groups: tuple[Tensor, ...] = every.split(images)
         return groups
 
     @property
@@ -295,7 +296,8 @@ class ImageBatch:
             # Padding has no class; the first margin, the smallest by estimate, stands in for it.
             padding = selection.others < 0
             classes = torch.where(padding, selection.others[:, :1], selection.others)
-        nearest: list[int] = classes.gather(1, z.argmin(1, keepdim=True))[:, 0].tolist()
+        place = z.argmin(1, keepdim=True)
+        nearest: list[int] = classes.gather(1, place)[:, 0].tolist()
         return nearest
 
     def tangent(self, most: int | None = None) -> Tangent:
@@ -371,7 +373,8 @@ class ImageBatch:
         """Margins of the first 8 noisy copies (n, 8, classes - 1), float64."""
         n = len(self.x)
         draws = SELECTING_FORWARDS
-        logits = torch.empty((n * draws, self.classes), dtype=torch.float64, device=self.x.device)
+        shape = (n * draws, self.classes)
+        logits = torch.empty(shape, dtype=torch.float64, device=self.x.device)
         for batch, part in self.engine.noisy_logits(self.x, self.ids, at, draws, pairs=pairs):
             logits[batch.image * draws + batch.draw] = part.double()
         return margins(logits, self.predicted.repeat_interleave(draws)).view(n, draws, -1)
@@ -416,5 +419,7 @@ class ImageBatch:
         group_of_unit = torch.arange(units, device=device) * groups // units
         counts = torch.bincount(group_of_unit, minlength=groups) * per_unit
         mean = mean.view(n, groups, k) / counts[:, None]
-        gradients = gradients.view(n, groups, k, -1).div_(counts.to(gradients.dtype)[:, None, None])
+        # In place: the gradients are the largest tensor of all.
+        gradients = gradients.view(n, groups, k, -1)
+        gradients.div_(counts.to(gradients.dtype)[:, None, None])
         return LinearFit(mean, gradients, counts, selection)

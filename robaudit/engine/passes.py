@@ -403,7 +403,10 @@ def padded(x: Tensor, most: int) -> Tensor:
     On the CPU a row then has the same bits in any batch.
     """
     missing = _full(len(x), most) - len(x)
-    return torch.cat([x, x[-1:].expand(missing, *x.shape[1:])]) if missing else x
+    if not missing:
+        return x
+    copies = x[-1:].expand(missing, *x.shape[1:])
+    return torch.cat([x, copies])
 
 
 def _full(rows: int, most: int) -> int:

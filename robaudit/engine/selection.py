@@ -71,14 +71,16 @@ def keep_margins(mean: Tensor, variance: Tensor, others: Tensor, most: int) -> S
     # A margin without variance never changes its sign: z is infinite, with the sign of the mean.
     flat = raised <= 0
     without_noise = torch.where(mean > 0, torch.inf, -torch.inf)
-    z = torch.where(flat, without_noise, mean / torch.where(flat, 1.0, raised).sqrt())
+    deviation = torch.where(flat, 1.0, raised).sqrt()  # 1 where it is not used
+    z = torch.where(flat, without_noise, mean / deviation)
     z, order = z.sort(dim=1, stable=True)
     # The effect of leaving out the margins from i on falls with i, so the number of those that are
     # too large is the number of margins to select.
     wanted = (_left_out(z / _SELECTING_FACTOR) > _BUDGET).sum(1)
     counts = wanted.clamp(min(_FEWEST, most), most)
     chosen = others.gather(1, order[:, :most])
-    chosen = torch.where(torch.arange(most, device=z.device) < counts[:, None], chosen, -1)
+    is_selected = torch.arange(most, device=z.device) < counts[:, None]
+    chosen = torch.where(is_selected, chosen, -1)
     z = z / _REPORTING_FACTOR
     omitted = torch.arange(z.shape[1], device=z.device) >= counts[:, None]
     odds = torch.exp(-z.clamp_min(-700))  # exp of more than 709.8 overflows a float64

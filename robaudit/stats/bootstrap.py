@@ -131,7 +131,9 @@ def _p_value(ranked: Ends) -> float:
     # At level a the lower end is replicate ceil(a R / 2) from below: it is above 0 from one more
     # than the replicates up to 0. The upper end is replicate ceil((1 - a / 2) R): it is below 0
     # from as many as the replicates from 0 on. Less than one replicate cannot be told from none.
-    tail = max(1.0, min((low <= 0.0).sum() + 1.0, (high >= 0.0).sum()))
+    below = (low <= 0.0).sum() + 1.0
+    above = (high >= 0.0).sum()
+    tail = max(1.0, min(below, above))
     return float(min(1.0, 2.0 * tail / REPLICATES))
 
 
@@ -166,7 +168,8 @@ def _sorted(blocks: list[Floats]) -> Floats:
 def _quantile(ranked: Floats, share: float) -> float:
     """The smallest replicate that at least this share of all does not exceed."""
     # 1e-9 makes up for the rounding of a whole product, such as 0.025 * 2000.
-    return float(ranked[max(math.ceil(share * len(ranked) - 1e-9) - 1, 0)])
+    rank = math.ceil(share * len(ranked) - 1e-9)  # from 1
+    return float(ranked[max(rank - 1, 0)])
 
 
 def minus(new: Ends, base: Ends) -> Ends:
@@ -174,4 +177,7 @@ def minus(new: Ends, base: Ends) -> Ends:
     with np.errstate(invalid="ignore"):  # infinity minus infinity, replaced below
         low = new[0] - base[1]
         high = new[1] - base[0]
-    return np.where(np.isinf(base[1]), -np.inf, low), np.where(np.isinf(new[1]), np.inf, high)
+    # Values beyond a cap are only known to be larger, so an open end leaves one end here open.
+    low = np.where(np.isinf(base[1]), -np.inf, low)
+    high = np.where(np.isinf(new[1]), np.inf, high)
+    return low, high

@@ -244,16 +244,27 @@ def _group_indices(
 ) -> NDArray[np.int64]:
     """The index in ``names`` of the group of each image; :data:`NO_CLASS` for no group."""
     places = {name: i for i, name in enumerate(names)}
-    return np.array([places.get(groups.get(name, ""), NO_CLASS) for name in ids], dtype=np.int64)
+    indices = [places.get(groups.get(sample_id, ""), NO_CLASS) for sample_id in ids]
+    return np.array(indices, dtype=np.int64)
 
 
 def _class_stats(
     index: int, rows: Columns, name: str | None, threshold: float | None, quantity: Quantity
 ) -> ClassStats:
     """The statistics of one class."""
-    q25, median, q75 = (quantile_of(rows, q, quantity) for q in (0.25, 0.5, 0.75))
-    below = None if threshold is None else share(int((rows.values < threshold).sum()), len(rows))
-    return ClassStats(index, name, len(rows), mean_of(rows, quantity), q25, median, q75, below)
+    below = None
+    if threshold is not None:
+        below = share(int((rows.values < threshold).sum()), len(rows))
+    return ClassStats(
+        index=index,
+        name=name,
+        images=len(rows),
+        mean=mean_of(rows, quantity),
+        q25=quantile_of(rows, 0.25, quantity),
+        median=quantile_of(rows, 0.5, quantity),
+        q75=quantile_of(rows, 0.75, quantity),
+        below=below,
+    )
 
 
 def _simultaneous_mean(rows: Columns, quantity: Quantity, confidence: float) -> Bounds:
@@ -328,9 +339,11 @@ def _tested(
     # both where the class does not differ, must not be nearer than the class mean or the mean of
     # the others alone allows.
     if differs != "higher":
-        lower = min(lower, difference - max(stats.mean.value - mean[0], others[1]))
+        mean_below = stats.mean.value - mean[0]
+        lower = min(lower, difference - max(mean_below, others[1]))
     if differs != "lower":
-        upper = max(upper, difference + max(mean[1] - stats.mean.value, others[0]))
+        mean_above = mean[1] - stats.mean.value
+        upper = max(upper, difference + max(mean_above, others[0]))
     # Two means within the range of the quantity differ by its width at most.
     width = quantity.high - quantity.low
     bounds = (max(lower, -width), min(upper, width))

@@ -115,7 +115,8 @@ def confusions(
         if start is not None:
             counts = np.asarray(row.votes.counts, dtype=np.float64)
             missing = chosen[key] - len(counts)
-            members.setdefault(start, []).append(np.pad(counts / row.votes.draws, (0, missing)))
+            of_image = np.pad(counts / row.votes.draws, (0, missing))
+            members.setdefault(start, []).append(of_image)
     if not shares:
         raise RunError(
             where,
@@ -142,15 +143,17 @@ def _confusion(key: GroupKey, members: Mapping[int, Sequence[Floats]], by: str) 
             means = voted[index].mean(0)
             # A label may lie beyond the classes of the network, which never vote for it.
             table[i] = [means[j] if j < len(means) else 0.0 for j in classes]
-    places = [(i, j) for i, j in zip(*np.nonzero(np.nan_to_num(table)), strict=True) if i != j]
+    rows, columns = np.nonzero(np.nan_to_num(table))
+    places = [(i, j) for i, j in zip(rows, columns, strict=True) if i != j]
     places.sort(key=lambda place: -table[place])
-    turns = tuple(
-        _turn(classes[i], classes[j], voted[classes[i]][:, classes[j]])
-        for i, j in places[:MOST_TURNS]
-    )
+    turns: list[Turn] = []
+    for i, j in places[:MOST_TURNS]:
+        start = classes[i]
+        to = classes[j]
+        turns.append(_turn(start, to, voted[start][:, to]))
     counts = tuple(len(members.get(index, ())) for index in classes)
     lines = tuple(tuple(map(float, line)) for line in table)
-    return Confusion(key, by, tuple(classes), counts, lines, turns)
+    return Confusion(key, by, tuple(classes), counts, lines, tuple(turns))
 
 
 def _turn(start: int, to: int, shares: Floats) -> Turn:

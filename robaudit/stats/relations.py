@@ -254,10 +254,17 @@ def failure_claims(row: Row, setting: Setting) -> tuple[Claim, Claim] | None:
 
 def _failure_from_log10(row: Row) -> tuple[End, End]:
     """Bounds on the failure probability from its logarithm."""
-    low, high = interval_ends(row)
     if row.interval.kind is IntervalKind.UPPER_BOUND:
         return lambda _: 0.0, lambda _: 10.0 ** min(0.0, row.value + _LEAST_DECADES)
-    return lambda tail: 10.0 ** min(0.0, low(tail)), lambda tail: 10.0 ** min(0.0, high(tail))
+    low, high = interval_ends(row)
+
+    def lower(tail: float) -> float:
+        return 10.0 ** min(0.0, low(tail))  # a probability is at most 1
+
+    def upper(tail: float) -> float:
+        return 10.0 ** min(0.0, high(tail))
+
+    return lower, upper
 
 
 def _failure_from_share(row: Row) -> tuple[End, End]:

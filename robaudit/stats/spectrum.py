@@ -188,9 +188,12 @@ def _lines(run: Run) -> Iterator[Line]:
     estimators = list(dict.fromkeys(key.estimator for key in bands))
 
     def order(key: GroupKey) -> tuple[float, ...]:
-        return bands[key], noises.index(key.noise), estimators.index(key.estimator), key.at.strength
+        noise = noises.index(key.noise)
+        estimator = estimators.index(key.estimator)
+        return bands[key], noise, estimator, key.at.strength
 
-    return (Line(key, bands[key], quantities[key]) for key in sorted(bands, key=order))
+    for key in sorted(bands, key=order):
+        yield Line(key, bands[key], quantities[key])
 
 
 def _band(columns: Columns, usual: Band) -> Band:
@@ -214,7 +217,9 @@ def _worth(line: Line, finite: Columns) -> tuple[int, bool, float, float]:
     norm = ResultName.parse(line.key.estimator).norm
     is_other_norm = norm is None or norm.number != 2.0
     # Flips that a search found bound the radius from above, so a smaller mean is a closer bound.
-    distance = float(finite.values.mean()) if line.band is Band.FOUND and len(finite) else 0.0
+    distance = 0.0
+    if line.band is Band.FOUND and len(finite):
+        distance = float(finite.values.mean())
     return _RANKING.index(line.band), is_other_norm, -line.key.at.strength, distance
 
 

@@ -222,7 +222,9 @@ def noisy_accuracy(rows: Columns) -> NoisyAccuracy | None:
         measured = Estimate.measured(value, measured_mean(images, ROW_CONFIDENCE), images.method)
     bounds = mean_interval(shares, 0.0, 1.0)
     population = Estimate.population(value, bounds, "Gaffke's bounds over images")
-    error = float(np.sqrt(np.sum(share_variance(shares, draws, split))) / shares.size)
+    # The shares are independent, so their variances add up.
+    variance = np.sum(share_variance(shares, draws, split))
+    error = float(np.sqrt(variance) / shares.size)
     return NoisyAccuracy(shares.size, population, error, measured)
 
 
@@ -352,7 +354,9 @@ def _summary(columns: Columns, quantity: Quantity) -> GroupSummary:
     refuse_no_values(len(rows), rows.not_finite, str(columns.key))
 
     def below(threshold: float) -> Share | None:
-        return share(int((values < threshold).sum()), len(rows)) if quantity.is_share else None
+        if not quantity.is_share:
+            return None
+        return share(int((values < threshold).sum()), len(rows))
 
     clean_accuracy = None
     if rows.judged.any():
