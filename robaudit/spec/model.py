@@ -374,7 +374,7 @@ class NoiseSpec(SpecSection):
             raise ValueError(
                 f"is called {GAUSSIAN!r} and is of the kind {self.kind!r}; choose another name"
             )
-        # The level is the address of a result, so that two rows would have one address.
+        # A level is part of the address of a result, which two rows would share.
         if len(set(self.levels)) != len(self.levels):
             raise about_key(
                 WRONG_KEY, present[0].value, f"the same {present[0]} appears twice; list each once"
