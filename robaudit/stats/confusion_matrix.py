@@ -147,9 +147,9 @@ def _confusion(key: GroupKey, members: Mapping[int, Sequence[Floats]], by: str) 
     places = [(i, j) for i, j in zip(rows, columns, strict=True) if i != j]
     places.sort(key=lambda place: -table[place])
     turns: list[Turn] = []
-    for i, j in places[:MOST_TURNS]:
-        start = classes[i]
-        to = classes[j]
+    for row, column in places[:MOST_TURNS]:
+        start = classes[row]
+        to = classes[column]
         turns.append(_turn(start, to, voted[start][:, to]))
     counts = tuple(len(members.get(index, ())) for index in classes)
     lines = tuple(tuple(map(float, line)) for line in table)

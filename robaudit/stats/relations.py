@@ -258,13 +258,8 @@ def _failure_from_log10(row: Row) -> tuple[End, End]:
         return lambda _: 0.0, lambda _: 10.0 ** min(0.0, row.value + _LEAST_DECADES)
     low, high = interval_ends(row)
 
-    def lower(tail: float) -> float:
-        return 10.0 ** min(0.0, low(tail))  # a probability is at most 1
-
-    def upper(tail: float) -> float:
-        return 10.0 ** min(0.0, high(tail))
-
-    return lower, upper
+    # A probability is at most 1, its logarithm at most 0.
+    return lambda tail: 10.0 ** min(0.0, low(tail)), lambda tail: 10.0 ** min(0.0, high(tail))
 
 
 def _failure_from_share(row: Row) -> tuple[End, End]:
