@@ -31,7 +31,7 @@ class Estimate:
 
     Attributes:
         value: the estimate.
-        lower, upper: its interval; None without an interval. Ends may be infinite.
+        lower, upper: the ends of its interval, which may be infinite; None without an interval.
         method: the method of the interval, in a few words; "none" without one.
         covers: what the interval covers: the measurement of these images, or also their choice;
             "nothing" without an interval.
@@ -89,7 +89,7 @@ class Estimate:
 
     @property
     def is_finite(self) -> bool:
-        """Whether there is an interval, and both of its ends are finite."""
+        """Whether there is an interval and both of its ends are finite."""
         return self.bounds is not None and all(map(math.isfinite, self.bounds))
 
     @property
@@ -103,10 +103,15 @@ class Estimate:
 
     def over(self, number: float) -> Estimate:
         """The estimate divided by a positive number."""
-        bounds = None if self.bounds is None else (self.bounds[0] / number, self.bounds[1] / number)
+        bounds = self.bounds
+        if bounds is not None:
+            bounds = (bounds[0] / number, bounds[1] / number)
         return Estimate.of(self.value / number, bounds, self.method, self.covers)
 
     def negated(self) -> Estimate:
         """The estimate of the negative of the value."""
-        bounds = None if self.bounds is None else (-self.bounds[1] + 0.0, -self.bounds[0] + 0.0)
+        bounds = self.bounds
+        if bounds is not None:
+            # + 0.0 turns -0.0 into 0.0, which tables and JSON would show.
+            bounds = (-bounds[1] + 0.0, -bounds[0] + 0.0)
         return Estimate.of(-self.value + 0.0, bounds, self.method, self.covers)

@@ -1,5 +1,7 @@
-"""Read and write files: atomically, so that a reader sees the old or the new content and never a
-mixture, and with checksums."""
+"""Read and write files atomically and with checksums.
+
+A reader sees the old or the new content of a file, never a mixture.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from typing import Any, BinaryIO
 from robaudit.errors import RunError
 
 SEAL = "checksum"
+"""The key of the checksum in a sealed document."""
 _LEFTOVER = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
+"""Names of temporary files, as :func:`writing` makes them."""
 
 
 class Sink:
@@ -46,23 +50,21 @@ class Sink:
 
 @contextlib.contextmanager
 def writing(path: Path, check: Callable[[], None] | None = None) -> Iterator[Sink]:
-    """Write to a temporary file beside ``path``; at the end fsync it, rename it to ``path`` and
-    fsync the folder.
+    """Write to a temporary file beside ``path``, which replaces ``path`` at the end of the block.
 
-    If anything is raised before the rename, the old file is untouched and the temporary file is
-    removed. A killed process leaves the temporary file behind: see :func:`remove_leftovers`.
+    If anything is raised before that, the old file is untouched and the temporary file is removed.
+    A killed process leaves the temporary file behind: see :func:`remove_leftovers`.
 
     Args:
         path: the file.
-        check: raises if the folder is not the right one (as
-            :meth:`robaudit.runs.folder.Lock.check`). It is called once the folder is open;
-            everything is then written into that folder, even if another folder takes its name
-            meanwhile.
+        check: raises if the folder is the wrong one (as :meth:`robaudit.runs.folder.Lock.check`).
+            It is called once the folder is open; everything is then written into that folder, even
+            if another folder takes its name meanwhile.
 
     Raises:
         RunError: the file system refuses (full, read-only, gone).
     """
-    check = check or _nothing
+    check = check or _accept
     try:
         with _refusals(path):
             folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -77,31 +79,31 @@ def writing(path: Path, check: Callable[[], None] | None = None) -> Iterator[Sin
         raise
 
 
-def _nothing() -> None:
-    """Check nothing."""
+def _accept() -> None:
+    """Accept any folder."""
 
 
 @contextlib.contextmanager
 def _writing_in(folder: int, path: Path) -> Iterator[Sink]:
+    """:func:`writing` into an open folder, by its descriptor."""
     name = f".{path.name[:50]}.{secrets.token_hex(8)}.tmp"  # file names have a maximum length
+    # A new file only, and no link: another process may have put something in its place.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with _refusals(path):
-        handle = os.open(
-            name,
-            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-            0o600,
-            dir_fd=folder,
-        )
+        handle = os.open(name, flags, 0o600, dir_fd=folder)
     file = os.fdopen(handle, "wb")
     try:
         yield Sink(path, file)
         with _refusals(path):
             file.flush()
             os.fchmod(handle, 0o644)
+            # The content must be on disk before the name: after a power failure the new name would
+            # otherwise lead to an empty file. The folder's own sync makes the name durable.
             os.fsync(handle)
             file.close()
             os.replace(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
             os.fsync(folder)
-    except BaseException:
+    except BaseException:  # also after Ctrl+C
         with contextlib.suppress(OSError):
             file.close()
         with contextlib.suppress(OSError):
@@ -120,15 +122,17 @@ def write_atomically(path: Path, data: bytes, check: Callable[[], None] | None =
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that killed processes left in a folder; no other process may be
-    writing there.
+    """Remove the temporary files that killed processes left in a folder.
+
+    No other process may be writing there.
 
     Raises:
         RunError: the file system refuses.
     """
     with _refusals(folder):
         for path in folder.iterdir():
-            if _LEFTOVER.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+            is_regular = path.is_file() and not path.is_symlink()
+            if is_regular and _LEFTOVER.fullmatch(path.name):
                 path.unlink(missing_ok=True)
 
 
@@ -180,6 +184,7 @@ def unsealed(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _digest(document: Mapping[str, Any]) -> str:
+    """sha256 (hex) of a document, whatever the order of its keys."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -205,8 +210,12 @@ def read_json(path: Path) -> Any:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a regular file; other files are refused: a pipe may never be written to, and a
-    device has no end."""
+    """The bytes of a regular file.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    # Reading a pipe that nobody writes to would block, and a device has no end.
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(None, "it is not a regular file", str(path))
     try:

@@ -37,6 +37,7 @@ LEVEL_KEYS = tuple(LevelName)
 """The keys of levels in a spec."""
 NONE = "none"
 """No noise, or no level, in the columns of a row; never the label of a noise."""
+_ROUNDING = 0.005  # the largest relative error of a number with three figures, as tables print it
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,8 @@ class NoiseLevel:
 
     @property
     def strength(self) -> float:
-        """A number that grows with the strength of the noise (fewer photons are more noise); 0
-        without a level."""
+        """A number that grows with the strength of the noise; 0 without a level."""
+        # Fewer photons are more noise.
         return -self.number if self.name is LevelName.PHOTONS else self.number
 
     @property
@@ -125,7 +126,7 @@ def from_weak_to_strong(levels: Iterable[NoiseLevel]) -> list[NoiseLevel]:
     return sorted(distinct, key=lambda at: (labels.index(at.noise), at.strength))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # runs rarely have more levels, but may have millions of rows
 def noise_level(noise: str, level: float, name: str) -> NoiseLevel:
     """The noise level from a row's columns; rows share one object.
 
@@ -149,8 +150,10 @@ def level_name_in(entry: Mapping[str, Any]) -> LevelName:
 
 
 def without_levels(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A noise of a spec's document without its levels; results with equal entries are of the same
-    noise."""
+    """A noise of a spec's document without its levels.
+
+    Results with equal entries are of the same noise.
+    """
     return {key: value for key, value in entry.items() if key not in LEVEL_KEYS}
 
 
@@ -159,8 +162,8 @@ class LevelChoice:
     """A selection of a run's noise levels; an empty field excludes nothing.
 
     Attributes:
-        noises: labels.
-        levels: numbers, under any name.
+        noises: labels of noises.
+        levels: numbers of levels, under any name.
         sigmas: numbers of levels named sigma.
     """
 
@@ -188,50 +191,81 @@ class LevelChoice:
     @staticmethod
     def joined(parts: Iterable[LevelChoice]) -> LevelChoice:
         """The union of choices."""
-        choices = list(parts)
-        return LevelChoice(
-            tuple(label for choice in choices for label in choice.noises),
-            tuple(number for choice in choices for number in choice.levels),
-            tuple(number for choice in choices for number in choice.sigmas),
-        )
+        noises: list[str] = []
+        levels: list[float] = []
+        sigmas: list[float] = []
+        for choice in parts:
+            noises += choice.noises
+            levels += choice.levels
+            sigmas += choice.sigmas
+        return LevelChoice(tuple(noises), tuple(levels), tuple(sigmas))
 
     def among(self, present: Iterable[NoiseLevel], where: str) -> list[NoiseLevel]:
-        """The chosen levels, in their order.
+        """The chosen levels among the present ones, in their order.
 
         A number means the equal level, or else the only level within half a percent of it: tables
         print 8/255 as 0.0314.
+
+        Args:
+            present: the levels to choose from.
+            where: the place of the choice, for messages.
 
         Raises:
             RunError: no level has this label or number.
         """
         matching = list(dict.fromkeys(present))
-        for label in self.noises:
-            if label not in (names := dict.fromkeys(at.noise or NONE for at in matching)):
-                raise RunError(where, f"has no noise {label!r}", "it has " + ", ".join(names))
-        matching = [at for at in matching if not self.noises or (at.noise or NONE) in self.noises]
-        for what, wanted in (("sigma", self.sigmas), ("level", self.levels)):
-            if not wanted:
-                continue
-            able = [
-                at
-                for at in matching
-                if (what == "level" and at.level is not None) or at.name is LevelName.SIGMA
-            ]
-            numbers = list(dict.fromkeys(at.level for at in able if at.level is not None))
-            meant = [_nearest(number, numbers) for number in wanted]
-            for number in meant:
-                if number not in numbers:
-                    named = ", ".join(
-                        map(str, numbers if all(at.usual for at in matching) else matching)
-                    )
-                    raise RunError(where, f"has no {what} {number}", f"it has {named}")
-            matching = [at for at in able if at.level in meant]
+        if self.noises:
+            labels = dict.fromkeys(at.noise or NONE for at in matching)
+            for label in self.noises:
+                if label not in labels:
+                    raise RunError(where, f"has no noise {label!r}", "it has " + ", ".join(labels))
+            matching = [at for at in matching if (at.noise or NONE) in self.noises]
+        if self.sigmas:
+            sigmas = [at for at in matching if at.name is LevelName.SIGMA]
+            matching = _with_numbers(sigmas, self.sigmas, matching, where, "sigma")
+        if self.levels:
+            numbered = [at for at in matching if at.level is not None]
+            matching = _with_numbers(numbered, self.levels, matching, where, "level")
         return matching
 
 
+def _with_numbers(
+    candidates: Sequence[NoiseLevel],
+    wanted: Sequence[float],
+    present: Sequence[NoiseLevel],
+    where: str,
+    what: str,
+) -> list[NoiseLevel]:
+    """The candidates with one of the wanted numbers.
+
+    Args:
+        candidates: the levels to choose from.
+        wanted: their numbers, as a user wrote them.
+        present: all levels, for the message.
+        where: the place of the choice, for the message.
+        what: the kind of the number, for the message: sigma or level.
+
+    Raises:
+        RunError: no candidate has a wanted number.
+    """
+    numbers = list(dict.fromkeys(at.level for at in candidates if at.level is not None))
+    meant = [_nearest(number, numbers) for number in wanted]
+    for number in meant:
+        if number not in numbers:
+            # The numbers alone say enough where all noise is the usual one.
+            known = numbers if all(at.usual for at in present) else present
+            named = ", ".join(map(str, known))
+            raise RunError(where, f"has no {what} {number}", f"it has {named}")
+    return [at for at in candidates if at.level in meant]
+
+
 def _nearest(number: float, present: Sequence[float]) -> float:
-    near = [level for level in present if abs(level - number) <= 0.005 * level]
-    return near[0] if number not in present and len(near) == 1 else number
+    """The present level that a number means; the number itself if there is none, or several."""
+    if number in present:
+        return number
+    near = [level for level in present if abs(level - number) <= _ROUNDING * level]
+    return near[0] if len(near) == 1 else number
 
 
 EVERY_LEVEL = LevelChoice()
+"""The choice that excludes nothing."""

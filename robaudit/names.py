@@ -1,4 +1,4 @@
-"""Names of results: the estimator and, if it computes several values, which value."""
+"""Names of results: the estimator and, if it computes several values, the one of them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ class Part:
     @property
     def value(self) -> str:
         """The number as text: ``100``; for a norm ``l1``, ``l2`` or ``linf``."""
-        named = (
-            {number: name for name, number in _NORMS.items()} if self.name is PartName.NORM else {}
-        )
-        return named.get(self.number, f"{self.number:.15g}")
+        if self.name is PartName.NORM:
+            for name, order in _NORMS.items():
+                if order == self.number:
+                    return name
+        return f"{self.number:.15g}"  # as many digits as a float always keeps
 
     def __str__(self) -> str:
         return f"{self.name}={self.value}"
@@ -67,7 +68,7 @@ class ResultName:
 
     Attributes:
         estimator: the label of the estimator.
-        part: which of its values; None for an estimator with a single value.
+        part: the value that is meant; None for an estimator with a single value.
     """
 
     estimator: str
@@ -82,28 +83,33 @@ class ResultName:
         return self.estimator if self.part is None else f"{self.estimator}:{self.part}"
 
     @staticmethod
-    @lru_cache(maxsize=1024)
+    @lru_cache(maxsize=1024)  # millions of rows have a few names
     def parse(text: str) -> ResultName:
         """The inverse of ``str``; text without a part is an estimator's name."""
         estimator, _, rest = text.rpartition(":")
         name, _, number = rest.partition("=")
+        if not estimator:
+            return ResultName(text)
         try:
-            return (
-                ResultName(estimator, Part.parse(name, number)) if estimator else ResultName(text)
-            )
+            return ResultName(estimator, Part.parse(name, number))
         except ValueError:
             return ResultName(text)
 
 
 def matches(name: str, wanted: str) -> bool:
-    """Whether ``wanted`` means the result ``name``: it is this name, or the estimator's, which
-    means all of its values."""
+    """Whether ``wanted`` means the result ``name``.
+
+    It is this name, or the estimator's, which means all of its values.
+    """
     return str(ResultName.parse(wanted)) in (name, ResultName.parse(name).estimator)
 
 
 def series(names: Iterable[str]) -> dict[tuple[str, PartName], Sequence[tuple[float, str]]]:
-    """Results that differ only in a number: the ascending numbers with the results' names, by
-    estimator and name of the part."""
+    """Results that differ only in a number.
+
+    Returns:
+        For each estimator and name of a part, the ascending numbers with the results' names.
+    """
     groups: dict[tuple[str, PartName], dict[float, str]] = {}
     for name in names:
         parsed = ResultName.parse(name)

@@ -13,8 +13,12 @@ from typing import Any, TypeVar
 
 from robaudit.errors import PluginError, RobauditError, SpecError, did_you_mean
 
-ESTIMATORS, NOISES, OBJECTIVES = "robaudit.estimators", "robaudit.noise", "robaudit.objectives"
-"""Entry-point groups of the plugins that a spec names."""
+ESTIMATORS = "robaudit.estimators"
+"""The entry-point group of estimators, which a spec names, as the following two."""
+NOISES = "robaudit.noise"
+"""Kinds of noise."""
+OBJECTIVES = "robaudit.objectives"
+"""Objectives of training."""
 DATASETS = "robaudit.datasets"
 """Kinds of data sets that a spec names: sections of the spec that open them."""
 SECTIONS = "robaudit.sections"
@@ -32,13 +36,16 @@ _T = TypeVar("_T")
 
 
 def in_group(group: str) -> EntryPoints:
-    """The entry points of a group; the metadata of all packages are read once for each
-    ``sys.path``."""
+    """The entry points of a group.
+
+    The metadata of all packages are read once for each ``sys.path``.
+    """
     return _entry_points(tuple(sys.path), group)
 
 
 @functools.cache
 def _entry_points(_: tuple[str, ...], group: str) -> EntryPoints:
+    """The entry points of a group, cached for a search path."""
     return entry_points(group=group)
 
 
@@ -53,15 +60,16 @@ def entry_point(group: str, what: str, name: str) -> EntryPoint:
     Raises:
         RobauditError: two packages register the name.
     """
-    values = {point.value: point for point in in_group(group) if point.name == name}
-    if len(values) > 1:
-        first, second, *_ = sorted(values)
+    # By value: a package that is installed twice, as in development, registers the same value.
+    by_value = {point.value: point for point in in_group(group) if point.name == name}
+    if len(by_value) > 1:
+        first, second, *_ = sorted(by_value)
         raise RobauditError(
             f"{what} {name}",
             f"registered twice, as {first} and {second}",
             "uninstall one of the packages",
         )
-    (point,) = values.values()
+    (point,) = by_value.values()
     return point
 
 
@@ -69,8 +77,8 @@ def installed(group: str, what: str) -> dict[str, EntryPoint]:
     """Entry points of a group by name, in alphabetical order; nothing is imported.
 
     Args:
-        group: its name, such as robaudit.estimators.
-        what: what its plugins are, for messages, such as estimator.
+        group: the name of the group, such as robaudit.estimators.
+        what: the noun for its plugins, for messages, such as estimator.
 
     Raises:
         RobauditError: two packages register the same name, or none is registered at all.
@@ -102,13 +110,14 @@ def load_class(group: str, what: str, name: str, base: type[_T], where: str) -> 
     Args:
         group, what: as for :func:`installed`.
         name: the plugin's name.
-        base: its base class; the plugin must set the class variables that have no value there.
-        where: the place that names it, for messages.
+        base: the plugin's base class; the plugin must set the class variables without a value
+            there.
+        where: the place that names the plugin, for messages.
 
     Raises:
         SpecError: unknown name, with a did-you-mean.
-        RobauditError: the plugin cannot be imported, is not a subclass of ``base``, or does not
-            define all that it must.
+        RobauditError: the plugin cannot be imported, is not a subclass of ``base``, or lacks a
+            required definition.
     """
     refuse_unknown(group, what, name, where)
     return class_of(group, what, name, base)
@@ -119,7 +128,7 @@ def class_of(group: str, what: str, name: str, base: type[_T]) -> type[_T]:
 
     Raises:
         RobauditError: two packages register it, or it cannot be imported, is not a subclass of
-            ``base``, or does not define all that it must.
+            ``base``, or lacks a required definition.
     """
     cls = load_plugin(group, what, name)
     value = entry_point(group, what, name).value
@@ -129,20 +138,19 @@ def class_of(group: str, what: str, name: str, base: type[_T]) -> type[_T]:
             f"{value} is not a subclass of robaudit.{base.__name__}",
             "fix or uninstall the plugin",
         )
-    # of a pydantic model, or of a plain class
+    # Pydantic collects the class variables of a model, its bases' included; of a plain class the
+    # annotations of the base name them.
     declared = getattr(cls, "__class_vars__", base.__annotations__)
-    missing = {
-        *getattr(cls, "__abstractmethods__", ()),
-        *(variable for variable in declared if not hasattr(cls, variable)),
-    }
+    missing = set(getattr(cls, "__abstractmethods__", ()))
+    missing.update(variable for variable in declared if not hasattr(cls, variable))
     if missing:
-        what_lacks = f"{value} does not define {', '.join(sorted(missing))}"
-        raise RobauditError(f"{what} {name}", what_lacks, "fix or uninstall the plugin")
+        lack = f"{value} does not define {', '.join(sorted(missing))}"
+        raise RobauditError(f"{what} {name}", lack, "fix or uninstall the plugin")
     return cls
 
 
 def load_plugin(group: str, what: str, name: str) -> Any:
-    """What is registered under the name of an installed plugin.
+    """The object that is registered under the name of an installed plugin.
 
     Raises:
         RobauditError: the plugin cannot be imported.
@@ -150,10 +158,8 @@ def load_plugin(group: str, what: str, name: str) -> Any:
     point = entry_point(group, what, name)
     try:
         return point.load()
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # a module that ends the program would end every command
+    # SystemExit, too: a module that ends the program would end every command.
+    except (Exception, SystemExit) as error:
         raise RobauditError(
             f"{what} {name}",
             f"its plugin {point.value} does not import: {error!r}",
@@ -167,23 +173,25 @@ def load_object(group: str, what: str, name: str, kind: type[_T]) -> _T:
     Raises:
         RobauditError: the plugin cannot be imported, or is no such object.
     """
-    found = load_plugin(group, what, name)
-    if not isinstance(found, kind):
+    plugin = load_plugin(group, what, name)
+    if not isinstance(plugin, kind):
         value = entry_point(group, what, name).value
         raise RobauditError(
             f"{what} {name}",
-            f"{value} is {shown(found)}, not a {kind.__name__}",
+            f"{value} is {shown(plugin)}, not a {kind.__name__}",
             "fix or uninstall the plugin",
         )
-    return found
+    return plugin
 
 
 def reference() -> str:
     """The name of the reference estimator, for messages and defaults; nothing is imported."""
-    # ours comes first
-    points = sorted(
-        in_group(REFERENCE), key=lambda point: (not _is_in_package(point.module), point.name)
-    )
+
+    def order(point: EntryPoint) -> tuple[bool, str]:
+        """Our own reference comes first, whatever other packages register."""
+        return not _is_in_package(point.module), point.name
+
+    points = sorted(in_group(REFERENCE), key=order)
     return points[0].name if points else "an estimator of a probability"
 
 
@@ -195,7 +203,7 @@ class BrokenContractError(ValueError):
 def blaming(place: str, owner: type | EntryPoint) -> Iterator[None]:
     """Turn an exception in a third-party plugin into an error that names the plugin.
 
-    Exceptions of our own plugins, user errors and failed allocations pass unchanged.
+    Exceptions of our own plugins pass unchanged, and so do user errors and failed allocations.
 
     Args:
         place: kind and name of the plugin, such as "estimator mc".
@@ -207,22 +215,22 @@ def blaming(place: str, owner: type | EntryPoint) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        module, name = (
-            (owner.module, owner.attr)
-            if isinstance(owner, EntryPoint)
-            else (owner.__module__, owner.__qualname__)
-        )
+        if isinstance(owner, EntryPoint):
+            module = owner.module
+            name = owner.attr
+        else:
+            module = owner.__module__
+            name = owner.__qualname__
         if _is_in_package(module) or isinstance(error, RobauditError):
             raise
         from robaudit.memory import is_out_of_memory  # imports torch
 
+        # The audit tries again with less when memory runs out, whoever ran out of it.
         if is_out_of_memory(error):
             raise
-        what = (
-            str(error)
-            if isinstance(error, BrokenContractError)
-            else f"raised {type(error).__name__}: {error}{_line(module, error)}"
-        )
+        what = str(error)
+        if not isinstance(error, BrokenContractError):
+            what = f"raised {type(error).__name__}: {error}{_line(module, error)}"
         raise PluginError(
             f"{place} ({module}:{name})", what, "fix or uninstall the plugin"
         ) from error
@@ -234,6 +242,7 @@ def is_ours(cls: type) -> bool:
 
 
 def _is_in_package(module: str) -> bool:
+    """Whether a module belongs to this package."""
     return module.partition(".")[0] == "robaudit"
 
 
@@ -245,11 +254,9 @@ def shown(value: Any) -> str:
 
 
 def _line(module: str, error: Exception) -> str:
-    """The last line of the plugin in the traceback, if any."""
+    """The last line of the plugin's own module in the traceback, as " (file.py, line 7)"; empty if
+    there is none."""
     file = getattr(sys.modules.get(module), "__file__", None)
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == file
-    ]
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
     return f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""

@@ -7,18 +7,25 @@ import time
 from collections.abc import Callable
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Column
 
 from robaudit.errors import RobauditError
 from robaudit.settings import BUDGET
 
+# Seconds.
 _MINUTE = 60.0
 _HOUR = 3600.0
 _DAY = 86400.0
-# seconds
-_LONGEST_SHOWN = 1000 * _DAY
-_LONGEST_BUDGET = 1e8
+_LONGEST_SHOWN = 1000 * _DAY  # beyond it a prediction is only "over 1000 days"
+_LONGEST_BUDGET = 1e8  # about three years: more is a slip
 _DURATION = re.compile(
     r"(?:(\d{1,9}(?:\.\d{1,9})?)h)?(?:(\d{1,9}(?:\.\d{1,9})?)m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?",
     re.ASCII,
@@ -27,20 +34,21 @@ _SECONDS_BETWEEN_UPDATES = 0.5
 AUDITING = "auditing"
 """The activity that is shown until an estimator is named."""
 SECONDS_BETWEEN_LINES = 30.0
-"""Between lines of progress without a terminal."""
+"""Seconds between lines of progress without a terminal."""
 _NARROW = 50  # columns; a narrower terminal has no room for counts beside the bar
-# columns of the activity, and of everything beside it
+# Columns of the activity's name, and of everything beside it.
 _NARROWEST_NAME = 12
 _WIDEST_NAME = 32
 _BESIDE_NAME = 48
-_SPEED_WINDOW = 600.0  # seconds over which the speed of an audit is averaged
+# Seconds over which the speed of an audit is averaged. Rich's default is 30 seconds, which a single
+# chunk may take.
+_SPEED_WINDOW = 600.0
 
 Clock = Callable[[], float]
 
 
 class Listener:
-    """Callbacks for the notes, warnings and progress of an audit; this base class ignores them
-    all."""
+    """Callbacks for the notes, warnings and progress of an audit; the base class ignores them."""
 
     def note(self, text: str) -> None:
         """Receive information of interest."""
@@ -65,7 +73,7 @@ class Listener:
         """The audit is over, finished or not."""
 
     def stop_asked(self) -> bool:
-        """Whether to stop after the current part, with a KeyboardInterrupt."""
+        """Whether the audit should stop after the current part, with a KeyboardInterrupt."""
         return False
 
 
@@ -108,7 +116,8 @@ class AuditProgress:
         self._id = self._display.add_task(
             action, total=total, completed=done, samples=self._samples(), rate=""
         )
-        self._display.advance(self._id, 0)  # from here on the speed is measured
+        # Rich measures the speed from the first advance on, so the start of the audit counts.
+        self._display.advance(self._id, 0)
         self._task = next(task for task in self._display.tasks if task.id == self._id)
 
     def doing(self, what: str) -> None:
@@ -120,9 +129,9 @@ class AuditProgress:
         """Set the share of the session's work that is done; it never decreases."""
         completed = self._before + min(share, 1.0) * (self.total - self._before)
         now = self._clock()
-        if completed > self._task.completed and (
-            completed >= self.total or now - self._last >= _SECONDS_BETWEEN_UPDATES
-        ):
+        # Batches may take milliseconds: an update for each would slow the audit.
+        is_due = completed >= self.total or now - self._last >= _SECONDS_BETWEEN_UPDATES
+        if completed > self._task.completed and is_due:
             self._last = now
             self._display.update(self._id, completed=completed, rate=self.rate())
 
@@ -144,57 +153,48 @@ class AuditProgress:
         return rate_text(speed) if self.done > self._before and speed else ""
 
     def left(self) -> str:
-        """The time left; empty when the audit is done, or when there is nothing to predict it
-        from."""
+        """The time left; empty when the audit is done, or when its speed is unknown."""
         seconds = self._task.time_remaining
         if seconds is None or self.done >= self.total:
             return ""
+        # Before the first samples are on disk, it rests on the expected cost alone.
         about = "about " if self.done == self._before else ""
         return f"{about}{duration_text(seconds)} left"
 
     def line(self) -> str:
         """The progress on one line: ``128 of 1000 samples, 12.3/s, 71 s left (mc at sigma
         0.05)``."""
-        what = f" ({self._what})" if self._what and self.done < self.total else ""
-        return (
-            ", ".join(
-                part
-                for part in (f"{self.done} of {self.total} {self._unit}", self.rate(), self.left())
-                if part
-            )
-            + what
-        )
+        activity = f" ({self._what})" if self._what and self.done < self.total else ""
+        parts = [f"{self.done} of {self.total} {self._unit}", self.rate(), self.left()]
+        return ", ".join(filter(None, parts)) + activity
 
     def _samples(self) -> str:
+        """The number of samples on disk, in a fixed width."""
         return f"{self.done:>{len(str(self.total))}}/{self.total} {self._unit}"
 
 
 def audit_bar(console: Console, clock: Clock, action: str = AUDITING) -> Progress:
-    """A bar that fits the terminal: activity, samples on disk, speed and time left, redrawn several
-    times a second."""
-    roomy = console.width >= _NARROW
-    name = Column(
-        width=max(_NARROWEST_NAME, min(_WIDEST_NAME, console.width - _BESIDE_NAME)), no_wrap=True
-    )
-    rate = Column(min_width=8, no_wrap=True)  # so that the bar keeps its width
+    """A bar that fits the terminal, redrawn several times a second.
+
+    It shows the activity, the samples on disk, the speed and the time left; a narrow terminal has
+    room for the audit's action and the time alone.
+    """
+    bar = BarColumn(bar_width=None, table_column=Column(min_width=4, max_width=40, ratio=1))
+    columns: list[ProgressColumn] = [TextColumn(action), bar]
+    if console.width >= _NARROW:
+        width = max(_NARROWEST_NAME, min(_WIDEST_NAME, console.width - _BESIDE_NAME))
+        name = Column(width=width, no_wrap=True)
+        # A minimum, so that the bar keeps its width when the rate changes.
+        rate = Column(min_width=8, no_wrap=True)
+        columns = [
+            SpinnerColumn("line"),
+            TextColumn("{task.description}", markup=False, table_column=name),
+            bar,
+            TextColumn("{task.fields[samples]}"),
+            TextColumn("{task.fields[rate]}", table_column=rate),
+        ]
     return Progress(
-        *(
-            (
-                SpinnerColumn("line"),
-                TextColumn("{task.description}", markup=False, table_column=name),
-            )
-            if roomy
-            else (TextColumn(action),)
-        ),
-        BarColumn(bar_width=None, table_column=Column(min_width=4, max_width=40, ratio=1)),
-        *(
-            (
-                TextColumn("{task.fields[samples]}"),
-                TextColumn("{task.fields[rate]}", table_column=rate),
-            )
-            if roomy
-            else ()
-        ),
+        *columns,
         TimeRemainingColumn(),
         TextColumn("left"),
         console=console,
@@ -218,10 +218,8 @@ def parse_duration(text: str, where: str = BUDGET.words) -> float:
     match = _DURATION.fullmatch(text.strip().lower().replace("min", "m"))
     total = 0.0
     if match is not None:
-        total = sum(
-            float(part or 0) * unit
-            for part, unit in zip(match.groups(), (_HOUR, _MINUTE, 1.0), strict=True)
-        )
+        hours, minutes, seconds = (float(part or 0) for part in match.groups())
+        total = hours * _HOUR + minutes * _MINUTE + seconds
     if not 0 < total <= _LONGEST_BUDGET:
         raise RobauditError(
             f"{where} {text}", "is not a duration", "give one such as 90s, 10m, 2h or 1h30m"
@@ -232,23 +230,30 @@ def parse_duration(text: str, where: str = BUDGET.words) -> float:
 def duration_text(seconds: float) -> str:
     """A duration to two figures: ``71 s``, ``4.2 min``, ``12 min``, ``3.3 h``, ``27 h``, ``3.3
     days``."""
-    if not seconds < _LONGEST_SHOWN:
+    if not seconds < _LONGEST_SHOWN:  # also for NaN
         return f"over {_LONGEST_SHOWN / _DAY:.0f} days"
-    if seconds < 99.5:
+    if seconds < 99.5:  # rounded, it has two figures
         return f"{max(1.0, seconds):.0f} s"
-    unit, name = next(
-        ((unit, name) for unit, name in ((_MINUTE, "min"), (_HOUR, "h")) if seconds < 72 * unit),
-        (_DAY, "days"),
-    )
-    number = seconds / unit
-    return f"{number:.0f} {name}" if number >= 9.95 else f"{number:.2g} {name}"
+    # Up to 72 of a unit: "65 min" says more than "1.1 h", and "50 h" more than "2.1 days".
+    if seconds < 72 * _MINUTE:
+        number = seconds / _MINUTE
+        unit = "min"
+    elif seconds < 72 * _HOUR:
+        number = seconds / _HOUR
+        unit = "h"
+    else:
+        number = seconds / _DAY
+        unit = "days"
+    return f"{number:.0f} {unit}" if number >= 9.95 else f"{number:.2g} {unit}"
 
 
 def rate_text(per_second: float) -> str:
     """A rate to three figures: ``1,234/s``, ``12.3/s``, ``4.2/min``, ``1.8/h``."""
-    if per_second >= 999.5:
+    if per_second >= 999.5:  # three figures would become 1e+03
         return f"{per_second:,.0f}/s"
-    for factor, unit in ((1.0, "s"), (_MINUTE, "min")):
-        if per_second * factor >= 1.0:
-            return f"{per_second * factor:.3g}/{unit}"
+    # The smallest unit of time in which the number is at least 1.
+    if per_second >= 1.0:
+        return f"{per_second:.3g}/s"
+    if per_second * _MINUTE >= 1.0:
+        return f"{per_second * _MINUTE:.3g}/min"
     return f"{per_second * _HOUR:.2g}/h"

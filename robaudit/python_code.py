@@ -1,4 +1,4 @@
-"""Import the user's Python functions by name, once the user has declared the code trusted."""
+"""Import the user's Python functions by name, from code that the user has declared trusted."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 
 from robaudit.errors import RobauditError, did_you_mean
 
-_imported_from: dict[str, Path] = {}  # top-level modules that came from a spec's folder
+_imported_from: dict[str, Path] = {}  # the spec's folder of each top-level module imported from one
 
 
 @contextlib.contextmanager
 def user_function(
     target: str, folder: Path, refuse: Callable[[str, str], RobauditError]
 ) -> Iterator[Callable[..., Any]]:
-    """The function that ``package.module:function`` names; modules in ``folder`` can be imported
-    within the block only.
+    """The function that ``package.module:function`` names.
 
-    The caller makes sure that the code is trusted.
+    Modules in ``folder`` can be imported within the block only. The caller makes sure that the code
+    is trusted.
 
     Args:
         target: the name, from a spec.
-        folder: the spec file's.
+        folder: the folder of the spec file.
         refuse: builds the error from the problem and the remedy.
 
     Raises:
@@ -33,13 +33,13 @@ def user_function(
             fails.
     """
     module_name, colon, attribute = target.partition(":")
-    if not colon or not all(
-        part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))
-    ):
+    parts = [*module_name.split("."), *attribute.split(".")]
+    if not colon or not all(part.isidentifier() for part in parts):
         raise refuse("is not a Python target", "write package.module:function")
+    # The block includes the caller's: the function may import further modules when it is called.
     with _importable(folder, module_name):
         try:
-            value: Any = importlib.import_module(module_name)
+            module = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             raise refuse(
                 f"no module {error.name!r}", "install it, or put the file next to the spec"
@@ -48,15 +48,12 @@ def user_function(
             raise refuse(
                 f"importing {module_name} raised {describe(error)}", "fix the module"
             ) from None
+        value: Any = module
         for part in attribute.split("."):
             if not hasattr(value, part):
-                public = [
-                    name
-                    for name, member in getattr(value, "__dict__", {}).items()
-                    if callable(member) and not name.startswith("_")
-                ]
                 raise refuse(
-                    f"{module_name} has no function {attribute!r}", did_you_mean(part, public)
+                    f"{module_name} has no function {attribute!r}",
+                    did_you_mean(part, _public_functions(value)),
                 )
             value = getattr(value, part)
         if not callable(value):
@@ -64,6 +61,14 @@ def user_function(
                 f"{attribute} is {type(value).__name__}, not a function", "name a function"
             )
         yield value
+
+
+def _public_functions(owner: object) -> list[str]:
+    """The names of the public callables of a module or a class."""
+    members = getattr(owner, "__dict__", {})
+    return [
+        name for name, member in members.items() if callable(member) and not name.startswith("_")
+    ]
 
 
 def describe(error: Exception) -> str:
@@ -82,18 +87,18 @@ def _importable(folder: Path, module_name: str) -> Iterator[None]:
     top = module_name.partition(".")[0]
     entry = str(home)
     if _imported_from.get(top, home) != home:
-        for name in [name for name in sys.modules if name == top or name.startswith(top + ".")]:
-            del sys.modules[name]
+        for name in list(sys.modules):
+            if name == top or name.startswith(f"{top}."):
+                del sys.modules[name]
         del _imported_from[top]
-    known = top in sys.modules
+    was_imported = top in sys.modules
     sys.path.insert(0, entry)
-    importlib.invalidate_caches()
+    importlib.invalidate_caches()  # the file may be newer than Python's listing of the folder
     try:
         yield
     finally:
-        if entry in sys.path:
+        if entry in sys.path:  # the user's code may have removed it
             sys.path.remove(entry)
-        if not known and Path(
-            getattr(sys.modules.get(top), "__file__", None) or "/"
-        ).is_relative_to(home):
+        file = getattr(sys.modules.get(top), "__file__", None) or "/"
+        if not was_imported and Path(file).is_relative_to(home):
             _imported_from[top] = home

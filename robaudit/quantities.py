@@ -13,8 +13,10 @@ _APPROXIMATE = "approximate"
 
 
 class Band(IntEnum):
-    """The place of a quantity between the clean image and proofs, in the order in which all results
-    of an image are shown."""
+    """The place of a quantity between the clean image and proofs.
+
+    All results of an image are shown in this order.
+    """
 
     CLEAN = 0
     AVERAGE = 1
@@ -29,15 +31,17 @@ class Band(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """The meaning of a value. Values of different quantities never share a mean, a table or a gate.
+    """The meaning of a value.
+
+    Values of different quantities never share a mean, a table or a gate.
 
     Attributes:
         name: the column ``quantity`` of a row.
         unit: probability, score, loss, input l2 norm, ...
         low, high: the range of possible values.
         higher_is_better: whether a larger value is more robust.
-        meaning: what it is, in a line for tables; run.json does not have it.
-        band: its place between the clean image and proofs; run.json does not have it.
+        meaning: a definition in one line for tables, omitted from run.json.
+        band: its place between the clean image and proofs, omitted from run.json.
     """
 
     name: str
@@ -45,37 +49,39 @@ class Quantity:
     low: float
     high: float
     higher_is_better: bool = True
+    # They do not take part in comparisons: a run.json without them describes the same quantity.
     meaning: str = field(default="", compare=False)
     band: Band = field(default=Band.OTHER, compare=False)
 
     @property
     def is_share(self) -> bool:
-        """Whether it ranges from 0 to 1, so that 0.5 and 0.9 are sensible thresholds for any such
-        quantity."""
+        """Whether it ranges from 0 to 1; 0.5 and 0.9 are then sensible thresholds."""
         return (self.low, self.high) == (0.0, 1.0)
 
     def document(self) -> dict[str, Any]:
         """The quantity as JSON values; an infinite end of the range becomes null."""
-        ends = {"low": self.low, "high": self.high}
-        low, high = (None if math.isinf(end) else end for end in ends.values())
         return {
             "name": self.name,
             "unit": self.unit,
-            "low": low,
-            "high": high,
+            "low": None if math.isinf(self.low) else self.low,
+            "high": None if math.isinf(self.high) else self.high,
             "higher_is_better": self.higher_is_better,
         }
 
     @classmethod
     def from_document(cls, values: Mapping[str, Any]) -> Quantity:
         """The inverse of :meth:`document`."""
-        low, high = (
-            end if values[key] is None else values[key]
-            for key, end in (("low", -math.inf), ("high", math.inf))
-        )
-        own = BUILT_IN.get(values["name"])
-        words = {} if own is None else {"meaning": own.meaning, "band": own.band}
-        return cls(**{**values, "low": low, "high": high, **words})
+        fields = dict(values)
+        if fields["low"] is None:
+            fields["low"] = -math.inf
+        if fields["high"] is None:
+            fields["high"] = math.inf
+        built_in = BUILT_IN.get(values["name"])
+        if built_in is not None:
+            # The document lacks them; they may be worded better than when it was written.
+            fields["meaning"] = built_in.meaning
+            fields["band"] = built_in.band
+        return cls(**fields)
 
 
 P_ROBUST = Quantity(
@@ -86,8 +92,8 @@ P_ROBUST = Quantity(
     meaning="probability that noise leaves the prediction unchanged",
     band=Band.AVERAGE,
 )
-"""P[argmax f(x + eps) = argmax f(x)] (Han et al., Average-case robustness): relative to the class
-predicted on the clean image."""
+"""P[argmax f(x + eps) = argmax f(x)], relative to the class predicted on the clean image (Han et
+al., Average-case robustness)."""
 
 CONFIDENCE = Quantity(
     "confidence",
@@ -205,7 +211,7 @@ class IntervalKind(StrEnum):
     CENSORED = "censored"
     """The true value is larger: the search ended at this value without a result."""
     NO_VALUE = "no value"
-    """The estimator reached no value (NaN): for gates the image may have any value."""
+    """No estimate (NaN); gates treat the value as unknown."""
     EXACT = "exact"
     """No uncertainty: the noise does the same to an image every time."""
     OTHER = "other"
@@ -221,8 +227,8 @@ class Interval:
 
     Attributes:
         kind: the method.
-        covers_bias: False where it is approximate: it covers sampling only, not the estimator's own
-            bias. No gate relies on it.
+        covers_bias: whether it covers the whole error. False for an approximate interval, which
+            covers sampling only, not the estimator's own bias; no gate relies on it.
         remark: anything else of note ("4 repeats"); for :attr:`IntervalKind.OTHER` the name of the
             method.
         text: the text form: "lognormal:chains:approximate".
@@ -237,15 +243,20 @@ class Interval:
     text: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        own_name = () if self.kind is IntervalKind.OTHER else (self.kind.value,)
-        remark = (self.remark,) if self.remark or self.kind is IntervalKind.OTHER else ()
-        text = ":".join((*own_name, *remark, *(() if self.covers_bias else (_APPROXIMATE,))))
+        is_other = self.kind is IntervalKind.OTHER
+        parts = [] if is_other else [self.kind.value]
+        if is_other or self.remark:
+            parts.append(self.remark)
+        if not self.covers_bias:
+            parts.append(_APPROXIMATE)
+        text = ":".join(parts)
+        # Rows store the text alone.
         if _split(text) != (self.kind, self.covers_bias, self.remark):
             raise ValueError(
                 f"an interval {self.kind} with the remark {self.remark!r} would read back as "
                 "another; choose another remark"
             )
-        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "text", text)  # the only way into a frozen dataclass
 
     def __str__(self) -> str:
         return self.text
@@ -257,18 +268,19 @@ class Interval:
 
 
 def _split(text: str) -> tuple[IntervalKind, bool, str]:
+    """The kind, the coverage of bias, and the remark in the text of an interval."""
     head = text.removesuffix(f":{_APPROXIMATE}")
+    covers_bias = head == text
     name, colon, remark = head.partition(":")
-    known = name in _NAMED and bool(remark) == bool(colon)
-    return (
-        IntervalKind(name) if known else IntervalKind.OTHER,
-        head == text,
-        remark if known else head,
-    )
+    # A colon without a remark is never written, so it belongs to the name of another method.
+    if name in _NAMED and bool(remark) == bool(colon):
+        return IntervalKind(name), covers_bias, remark
+    return IntervalKind.OTHER, covers_bias, head
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # millions of rows share a few intervals
 def _parsed(text: str) -> Interval:
+    """The interval with this text; equal texts share one object."""
     return Interval(*_split(text))
 
 

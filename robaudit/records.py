@@ -22,18 +22,19 @@ from robaudit.levels import LevelName, NoiseLevel
 from robaudit.text import Names, known_name
 
 CLASSES = frozenset({"label", "predicted", "flips_to", "base_predicted", "certified_class"})
-"""Keys of class indices: each is followed by the name of the class."""
+"""Keys of class indices; in JSON each is followed by the name of the class."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Inline:
-    """Annotates a field whose members are written in place of the field; all are null where the
-    field is None.
+    """Annotates a field whose members are written in place of the field.
+
+    All of them are null where the field is None.
 
     Args:
-        names: attributes of the field's value, under their own names; without any, and without
-            ``keys``: all members of the record.
-        keys: attributes under other keys; ``part.name`` is one of a part.
+        names: attributes of the field's value, under their own names. Without names and keys: all
+            members of the record.
+        keys: attributes by the key to write; ``part.name`` is the attribute of an attribute.
     """
 
     def __init__(self, *names: str, **keys: str) -> None:
@@ -60,9 +61,8 @@ class Nested:
     ) -> core_schema.CoreSchema:
         """The schema of the object."""
         owner = _without_none(source)
-        schema = _written_as(
-            _chosen(owner, {name: name for name in self.names}), self.title, self.about, handler
-        )
+        members = _chosen(owner, {name: name for name in self.names})
+        schema = _written_as(members, self.title, self.about, handler)
         return schema if owner is source else core_schema.nullable_schema(schema)
 
 
@@ -75,6 +75,7 @@ def published(*, after: str = "", key: str = "") -> Callable[[Function], Functio
     """
 
     def mark(function: Function) -> Function:
+        # Attributes of a function survive both property and cached_property.
         function.__dict__["published"] = (after, key)
         return function
 
@@ -84,10 +85,10 @@ def published(*, after: str = "", key: str = "") -> Callable[[Function], Functio
 class Record:
     """A dataclass that is written as a JSON object: its fields in order, each under its name.
 
-    Exceptions are annotations of a field: :class:`Inline`, :class:`Nested`, and pydantic's
-    ``Field(exclude=True)`` and ``Field(serialization_alias="key")``. Properties take part where
-    they are :func:`published`. A noise level is always written as its three columns, a class index
-    is followed by the name of the class, and numbers that are not finite are null.
+    Annotations of a field change this: :class:`Inline`, :class:`Nested`, and pydantic's
+    ``Field(exclude=True)`` and ``Field(serialization_alias="key")``. Properties that are
+    :func:`published` are written, too. A noise level is always written as its three columns, a
+    class index is followed by the name of the class, and numbers that are not finite are null.
     """
 
     __slots__ = ()
@@ -115,7 +116,7 @@ class Record:
     ) -> core_schema.CoreSchema:
         """The schema of the JSON object; it writes records and does not read them."""
         reference = f"{cls.__module__}.{cls.__qualname__}"
-        return _written_as(cls.json_members(), reference, _first_line(cls), handler)
+        return _written_as(cls.json_members(), reference, _first_paragraph(cls), handler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,42 +124,44 @@ class Member:
     """A member of a record.
 
     Attributes:
-        key: in the JSON object.
-        read: its value, from the record.
-        type: of the value.
+        key: its key in the JSON object.
+        read: returns its value, given the record.
+        type: the type of the value.
         about: its description.
     """
 
     key: str
     read: Callable[[Any], Any]
-    type: Any
+    type: Any  # also an annotated type or a union, which no class is
     about: str = ""
 
 
 def _members(cls: Any) -> list[Member]:
-    """The members of a record as its fields and properties say."""
-    about = {
-        name: text
-        for base in reversed(cls.__mro__)
-        for name, text in _attributes(base.__doc__ or "")
-    }
+    """The members of a record, from its fields and its published properties."""
+    descriptions: dict[str, str] = {}
+    names: dict[str, None] = {}
+    # Base classes come first, so that a subclass overrides their descriptions.
+    for base in reversed(cls.__mro__):
+        descriptions.update(_attributes(base.__doc__ or ""))
+        names.update(dict.fromkeys(vars(base)))
     hints = get_type_hints(cls, include_extras=True)
     members: list[Member] = []
     for field in fields(cls):
-        members += _members_of_field(field.name, hints[field.name], about.get(field.name, ""))
-    for name in dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base)):
+        about = descriptions.get(field.name, "")
+        members += _members_of_field(field.name, hints[field.name], about)
+    for name in names:
         function = _function(getattr(cls, name, None))
         if "published" in getattr(function, "__dict__", ()):
             after, key = function.__dict__["published"]
             keys = [member.key for member in members]
             place = keys.index(after) + 1 if after else 0
             hint = get_type_hints(function, include_extras=True)["return"]
-            members[place:place] = _members_of_field(name, hint, _first_line(function), key)
+            members[place:place] = _members_of_field(name, hint, _first_paragraph(function), key)
     return members
 
 
 def _members_of_field(name: str, hint: Any, about: str, key: str = "") -> Iterable[Member]:
-    """The members that a field gives: usually one."""
+    """The members that a field is written as: usually one, none if it is excluded."""
     kind, *marks = get_args(hint) if get_origin(hint) is Annotated else [hint]
     if _without_none(kind) is NoiseLevel:
         marks = [Inline()]
@@ -167,33 +170,33 @@ def _members_of_field(name: str, hint: Any, about: str, key: str = "") -> Iterab
         if isinstance(mark, Inline):
             return _inlined(member, kind, mark)
         if isinstance(mark, FieldInfo):
+            if mark.exclude:
+                return ()
+            # The alias is used up here; pydantic must not meet it again below the member's key.
             others = [other for other in marks if other is not mark]
             plain = Annotated[kind, *others] if others else kind
-            return (
-                ()
-                if mark.exclude
-                else (replace(member, key=mark.serialization_alias or member.key, type=plain),)
-            )
+            return (replace(member, key=mark.serialization_alias or member.key, type=plain),)
     return (member,)
 
 
 def _inlined(member: Member, kind: Any, mark: Inline) -> Iterator[Member]:
     """The members of a member's value, each null where the value is None."""
     owner = _without_none(kind)
+    may_be_none = owner is not kind
     for inner in _chosen(owner, mark.attributes):
-
+        # The default argument binds this round's member: a closure would see the last one.
         def read(record: Any, inner: Member = inner) -> Any:
             value = member.read(record)
             return None if value is None else inner.read(value)
 
-        yield Member(
-            inner.key, read, inner.type if owner is kind else inner.type | None, inner.about
-        )
+        inner_type = inner.type | None if may_be_none else inner.type
+        yield Member(inner.key, read, inner_type, inner.about)
 
 
 def _chosen(owner: Any, attributes: Mapping[str, str]) -> Iterator[Member]:
-    """Some attributes of a class as members; without any, all of its members."""
+    """Some attributes of a class as members, or all of its members if none are named."""
     if owner is NoiseLevel:
+        # Its three columns differ from its attributes: "none" stands for no noise, 0 for no level.
         for key, kind in (("noise", str), ("level_name", LevelName), ("level", float)):
             yield Member(key, partial(_column, key), kind)
     elif not attributes:
@@ -204,6 +207,7 @@ def _chosen(owner: Any, attributes: Mapping[str, str]) -> Iterator[Member]:
 
 
 def _column(key: str, at: NoiseLevel) -> Any:
+    """One of the three columns of a noise level."""
     return at.document()[key]
 
 
@@ -213,21 +217,20 @@ def _attribute(owner: Any, path: str) -> tuple[Any, str]:
     function = _function(getattr(owner, name, None))
     if function is not None:
         hint = get_type_hints(function, include_extras=True)["return"]
-        about = _first_line(function)
+        about = _first_paragraph(function)
     else:
         hint = get_type_hints(owner, include_extras=True)[name]
         about = dict(_attributes(owner.__doc__ or "")).get(name, "")
-    return (
-        _attribute(
-            _without_none(get_args(hint)[0] if get_origin(hint) is Annotated else hint), rest
-        )
-        if rest
-        else (hint, about)
-    )
+    if not rest:
+        return hint, about
+    plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return _attribute(_without_none(plain), rest)
 
 
-def _first_line(documented: Any) -> str:
-    return inspect.cleandoc(documented.__doc__ or "").partition("\n")[0]
+def _first_paragraph(documented: Any) -> str:
+    """The first paragraph of a docstring, on one line."""
+    paragraph = inspect.cleandoc(documented.__doc__ or "").partition("\n\n")[0]
+    return " ".join(paragraph.split())
 
 
 def _function(attribute: Any) -> Any:
@@ -238,19 +241,24 @@ def _function(attribute: Any) -> Any:
 
 
 def _without_none(kind: Any) -> Any:
-    """A type without the alternative None."""
-    others = [part for part in get_args(kind) if part is not NoneType]
-    return (
-        others[0]
-        if len(others) == 1 and len(get_args(kind)) == 2 and NoneType in get_args(kind)
-        else kind
-    )
+    """``T`` for ``T | None``; any other type unchanged."""
+    parts = get_args(kind)
+    others = [part for part in parts if part is not NoneType]
+    is_optional = len(parts) == 2 and len(others) == 1
+    return others[0] if is_optional else kind
 
 
 def _written_as(
     members: Iterable[Member], reference: str, about: str, handler: GetCoreSchemaHandler
 ) -> core_schema.CoreSchema:
-    """The schema that writes an object of these members."""
+    """The schema that writes an object of these members.
+
+    Args:
+        members: the members in order.
+        reference: the name of the object in a JSON schema.
+        about: describes the object there.
+        handler: pydantic's, for the schemas of the members.
+    """
     members = tuple(members)
 
     def write(record: Any, info: core_schema.SerializationInfo) -> dict[str, Any]:
@@ -262,6 +270,7 @@ def _written_as(
         )
         for member in members
     }
+    # As :func:`with_names` writes them; the order of a schema's properties says nothing.
     for key in sorted(CLASSES & keys.keys()):
         keys[f"{key}_name"] = core_schema.typed_dict_field(handler.generate_schema(str | None))
     typed = core_schema.typed_dict_schema(keys, metadata=_described(about))
@@ -272,14 +281,17 @@ def _written_as(
 
 
 def _schema_of(kind: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-    """The schema of a member. Pydantic does not know arrays: they are written as lists of whatever
-    they hold."""
+    """The schema of a member."""
+    # Pydantic has no schema for NumPy's arrays; :func:`_other` writes them as lists.
     is_array = hasattr(get_origin(kind), "tolist")
     return core_schema.any_schema() if is_array else handler.generate_schema(kind)
 
 
 def _described(about: str) -> dict[str, Any]:
-    """The metadata by which pydantic describes a part of a JSON schema, for readers of JSON."""
+    """The metadata with which pydantic describes a part of a JSON schema.
+
+    Readers of JSON see null instead of None, and names without Sphinx's roles and quotes.
+    """
     text = re.sub(r":\w+:`[~.\w]*?(\w+)`", r"\1", about).replace("``", "").replace("None", "null")
     return {"pydantic_js_updates": {"description": text}} if text else {}
 
@@ -287,13 +299,14 @@ def _described(about: str) -> dict[str, Any]:
 def _attributes(docstring: str) -> Iterator[tuple[str, str]]:
     """The name and description of each attribute in a class docstring."""
     listed = inspect.cleandoc(docstring).partition("Attributes:\n")[2].partition("\n\n")[0]
+    # An entry begins with four spaces; its further lines are indented deeper.
     for entry in re.split(r"\n    (?=\S)", "\n" + listed)[1:]:
         names, _, text = " ".join(entry.split()).partition(": ")
         yield from ((name, text) for name in names.split(", "))
 
 
 def _adapter(record: type[Record]) -> TypeAdapter[Any]:
-    """What writes a record, built once."""
+    """The pydantic adapter that writes a record, built once for each class."""
     if record not in _ADAPTERS:
         _ADAPTERS[record] = TypeAdapter(record)
     return _ADAPTERS[record]
@@ -322,11 +335,11 @@ class _JsonSchema(GenerateJsonSchema):
 
 
 def json_values(value: Any, names: Names | None = None) -> Any:
-    """A result as JSON values; numbers that are not finite are null.
+    """A value as JSON values; numbers that are not finite are null.
 
     Args:
-        value: a record, a named tuple, a noise level, a mapping or a sequence of such values, or
-            any other value that JSON has.
+        value: a record, a named tuple, a noise level, a mapping or a sequence of such values, or a
+            value of a type that JSON has.
         names: class names by index.
     """
     match value:
@@ -347,8 +360,8 @@ def json_values(value: Any, names: Names | None = None) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    """JSON values with null for NaN and infinity, which JSON lacks: pydantic leaves them out only
-    of JSON's text."""
+    """JSON values with null for NaN and infinity, which JSON lacks."""
+    # Pydantic replaces them only when it writes JSON text, not when it dumps Python values.
     match value:
         case float():
             return json_number(value)
@@ -360,7 +373,8 @@ def _finite(value: Any) -> Any:
 
 
 def columns_of(record: Record) -> dict[str, Any]:
-    """The members of a record as they are, for a table; those of a part are a mapping."""
+    """The members of a record by key, as Python values, for a table; a part that is a record is a
+    mapping of its members."""
     values = {member.key: member.read(record) for member in record.json_members()}
     return {
         key: columns_of(value) if isinstance(value, Record) else value
@@ -374,15 +388,15 @@ def json_number(value: float | None) -> float | None:
 
 
 def _other(value: Any) -> Any:
-    """NumPy's arrays and numbers as Python's."""
+    """The Python value of a NumPy array or number, which pydantic does not know."""
     return value.tolist()
 
 
 def with_names(values: Mapping[str, Any], names: Names | None) -> dict[str, Any]:
-    """Values by name; each class (label, predicted, ...) is followed by its name, or None.
+    """Values by key; each class (label, predicted, ...) is followed by its name, or None.
 
     Args:
-        values: of a result or sample.
+        values: the values of a result or a sample.
         names: class names by index.
     """
     named: dict[str, Any] = {}

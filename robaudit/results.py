@@ -23,6 +23,7 @@ MOST_STORED_DRAWS = 2**14
 
 
 def _interval(text: object) -> Interval:
+    """The interval in a stored row."""
     if not isinstance(text, str):
         raise ValueError("is not text")  # noqa: TRY004  pydantic reports a ValueError
     return Interval.parse(text)
@@ -41,6 +42,7 @@ Count = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
 Number = Annotated[float, Strict(), Field(gt=-LARGEST, lt=LARGEST)]
 WholeOrNot = Annotated[int, Strict(), Field(gt=-(2**63), lt=2**63)] | Number
 """A number; integers stay integers."""
+# JSON has no NaN: a row without a value stores null.
 Value = Annotated[
     Annotated[float, Strict()],
     BeforeValidator(lambda value: math.nan if value is None else value),
@@ -53,7 +55,7 @@ Bits64 = Annotated[
         max_length=MOST_STORED_DRAWS,
     ),
 ]
-"""Bits as base64."""
+"""Bits as base64. The bound on the length is generous: 2^14 draws take 2,732 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Checked:
     """A dataclass that checks its numbers on construction.
 
     NumPy's numbers become Python's. An optional number that is not finite, or at least
-    :data:`LARGEST`, becomes None.
+    :data:`LARGEST` in magnitude, becomes None.
     """
 
     def __post_init__(self) -> None:
@@ -74,15 +76,19 @@ class Checked:
         for name, usual, optional, check in _checks(cls):
             value: Any = getattr(self, name)
             kind = type(value)
+            # Most values pass here: an audit makes many results, and full checks are slow. Numbers
+            # of -1 or less may be valid, but are rare.
             if (optional and value is None) or (kind is usual and -1.0 < value < LARGEST):
                 continue
-            if (checked := check(name, value)) is not value:
-                object.__setattr__(self, name, checked)
+            checked = check(name, value)
+            if checked is not value:
+                object.__setattr__(self, name, checked)  # the only way into a frozen dataclass
 
     def document(self) -> dict[str, Any]:
         """The fields as JSON values, without those at their defaults."""
         cls: Any = type(self)
         names, defaults, values = _fields(cls)
+        # By identity, which is faster than equality; equal values are merely written, too.
         return {
             name: value
             for name, default, value in zip(names, defaults, values(self), strict=True)
@@ -97,12 +103,11 @@ class Votes(Checked):
     Attributes:
         counts: by class index.
         lost: copies whose logits were not finite: they vote for no class.
-        split: the antithetic pairs (draws 2j and 2j + 1) that disagree: a single copy kept the
+        split: the number of antithetic pairs (draws 2j and 2j + 1) in which a single copy kept the
             class; None: draws are independent.
         bits: which of a fixed number of draws kept the class, packed by
-            :func:`robaudit.runs.rows.packed`; None where all or
-        none did, or they
-            are not recorded.
+            :func:`robaudit.runs.rows.packed`; None where all or none did, or where they are not
+            recorded.
     """
 
     counts: tuple[Count, ...]
@@ -122,16 +127,18 @@ class Votes(Checked):
 
 @dataclass(frozen=True, slots=True)
 class Certificate(Checked):
-    """A proof or a statistical guarantee that the class stays the same within the radius, the
-    result's value.
+    """A proof or a statistical guarantee that the class stays the same within a radius.
+
+    The radius is the value of the result.
 
     Attributes:
         label: the certified class; None where the estimator abstains.
         alpha: the probability that the certificate is false; None: it is a proof.
         p_lower: the lower bound of the probability of the class under the noise, for a certificate
             of the majority vote.
-        kept, draws: the noisy copies with that class, and all copies.
-        largest: the largest radius that this many copies can certify, however robust the image is.
+        kept, draws: the number of noisy copies with that class, and of all copies.
+        largest: the largest radius that this many copies can certify, reached if all of them keep
+            the class.
         asked: the radius in question, for an estimator that stops once it is decided whether this
             radius is certified.
         p_error: an upper bound of the probability that noise of this level changes the class.
@@ -154,9 +161,10 @@ class Searched(Checked):
     Attributes:
         step: the step of the value's grid.
         rounding: the largest error of the value due to rounding in the network's passes.
-        p: the probability of keeping the class at the noise level that is searched for.
+        p: the probability of keeping the class that defines the noise level searched for.
         label: the class of the majority vote at the image, for a flip of that vote.
-        kept, other: the noisy copies at the flip with that class, and with the leading class there.
+        kept, other: the number of noisy copies at the flip with that class, and with the leading
+            class there.
     """
 
     step: Number | None = None
@@ -172,7 +180,7 @@ class LossNorm(Checked):
     """The target and the maximum of a loss.
 
     Attributes:
-        target: the class of the cross-entropy.
+        target: the class for which the cross-entropy is taken.
         highest: the largest loss among all copies and chains.
     """
 
@@ -219,17 +227,18 @@ class Result(Checked):
     are those of a stored result: :func:`robaudit.runs.rows.read_row` checks them.
 
     Attributes:
-        value: in the units of the estimator's quantity; NaN where it has none.
+        value: the value, in the units of the estimator's quantity; NaN where it has none.
         lower, upper: 95 % interval; None where none is claimed, or on a side where it is open.
         std_error: standard error of the value, or None.
-        flips_to: index of the class the image most likely flips to, or None when none was seen.
+        flips_to: index of the class to which the image most likely flips; None where no flip was
+            seen.
         forwards, backwards: network passes behind the value, shared or not, including the clean
             pass.
         note: a short remark for the reader, usually empty.
         interval: method and coverage of the interval.
         votes, certificate, search, loss, clean, fit: typed parts for gates, statistics and
             ``verify``; None where the estimator has none.
-        numbers: further numbers by name, for people: no code reads them.
+        numbers: further numbers by name, for people; no code reads them.
 
     Raises:
         BrokenContractError: a field has another type, such as a tensor in place of a number.
@@ -260,27 +269,28 @@ class Result(Checked):
             BrokenContractError: a value outside the quantity's range or its own interval, or a
                 class that the model does not have.
         """
-        if not math.isfinite(self.value):
-            pass
-        elif not quantity.low <= self.value <= quantity.high:
+        if math.isfinite(self.value):
+            self._check_value(quantity)
+        counts = None if self.votes is None else self.votes.counts
+        wrong_flip = self.flips_to is not None and self.flips_to >= classes
+        wrong_votes = counts and len(counts) != classes
+        if wrong_flip or wrong_votes:
+            raise BrokenContractError(
+                f"flips_to is {self.flips_to} and votes {counts}; the model has {classes} classes"
+            )
+
+    def _check_value(self, quantity: Quantity) -> None:
+        """Check that a finite value lies in the range of its quantity and in its own interval."""
+        if not quantity.low <= self.value <= quantity.high:
             raise BrokenContractError(
                 f"value is {self.value:g}; {quantity.name} is from {quantity.low:g} to "
                 f"{quantity.high:g}"
             )
-        elif (
-            self.lower is not None
-            and self.upper is not None
-            and not self.lower <= self.value <= self.upper
-        ):
+        if self.lower is None or self.upper is None:
+            return
+        if not self.lower <= self.value <= self.upper:
             raise BrokenContractError(
                 f"value is {self.value:g}, outside its interval of {self.lower:g} to {self.upper:g}"
-            )
-        counts = None if self.votes is None else self.votes.counts
-        if (self.flips_to is not None and self.flips_to >= classes) or len(
-            counts or range(classes)
-        ) != classes:
-            raise BrokenContractError(
-                f"flips_to is {self.flips_to} and votes {counts}; the model has {classes} classes"
             )
 
 
@@ -298,8 +308,12 @@ def _fields(cls: type) -> tuple[tuple[str, ...], tuple[Any, ...], Callable[[Any]
 
 @functools.cache
 def _checks(cls: type) -> tuple[tuple[str, type, bool, _Check], ...]:
-    """For each field with numbers: name, type (object: always check), whether it may be None, and
-    the check of an unusual value."""
+    """The checks of the fields that hold numbers.
+
+    Returns:
+        For each such field: its name; the type whose small values need no check (``object``: all
+        values are checked); whether it may be None; the check.
+    """
     hints = get_type_hints(cls)
     checks = list[tuple[str, type, bool, _Check]]()
     for member in fields(cls):
@@ -307,26 +321,31 @@ def _checks(cls: type) -> tuple[tuple[str, type, bool, _Check], ...]:
         optional = type(None) in get_args(hint)
         inner = get_args(hint)[0] if optional else hint
         kind = get_origin(inner) or inner
-        check = {
+        check_of_kind = {
             int: _whole,
             float: _finite if optional else _number,
             tuple: _counts,
             Mapping: _numbers,
-        }.get(kind)
+        }
+        check = check_of_kind.get(kind)
         if check is not None:
-            checks.append((member.name, kind if kind in (int, float) else object, optional, check))
+            usual = kind if kind in (int, float) else object
+            checks.append((member.name, usual, optional, check))
     return tuple(checks)
 
 
 def _whole(name: str, value: Any) -> int:
-    if not isinstance(value, Integral) or (number := int(value)) < 0:
+    if not isinstance(value, Integral) or int(value) < 0:
         raise BrokenContractError(f"{name} is {shown(value)}, not a whole number, 0 or more")
-    return number
+    return int(value)
 
 
 def _counts(name: str, value: Any) -> tuple[int, ...]:
-    if type(value) is tuple and set(map(type, value)) <= {int} and min(value, default=0) >= 0:
-        return value
+    # Almost always so, and faster than a check of each count: a model may have 1,000 classes.
+    if type(value) is tuple:
+        are_integers = set(map(type, value)) <= {int}
+        if are_integers and min(value, default=0) >= 0:
+            return value
     return tuple(_whole(name, count) for count in value)
 
 
@@ -345,8 +364,11 @@ def _numbers(_: str, values: Mapping[str, Any]) -> Mapping[str, float]:
     """The numbers that JSON can represent; integers stay integers."""
     if not values:
         return values
-    numbers = {
-        name: number if type(number) is int and abs(number) < 2**63 else _finite(name, number)
-        for name, number in values.items()
-    }
-    return {name: number for name, number in numbers.items() if number is not None}
+    numbers: dict[str, float] = {}
+    for name, value in values.items():
+        # JSON readers may hold integers in 64 bits; larger ones become floats.
+        fits = type(value) is int and abs(value) < 2**63
+        number = value if fits else _finite(name, value)
+        if number is not None:
+            numbers[name] = number
+    return numbers

@@ -12,47 +12,52 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# glibc's malloc.h
+# The parameters of mallopt in glibc's malloc.h.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _LARGEST_MMAP_THRESHOLD = 32 * 2**20  # glibc accepts no more
-_KEEP = 2**31 - 1
-# about 50 microseconds; GNU's default is 300,000, and with 0 the embedded network takes a third
-# longer on a quiet machine
+_NEVER_TRIM = 2**31 - 1  # bytes: the largest int
+# Rounds in which a thread spins, about 50 microseconds. GNU's default is 300,000; with 0 the
+# embedded network takes a third longer on a quiet machine.
 _SPINS = "2000"
 
 
 def cores(root: Path = Path("/")) -> int:
-    """Cores that this process may use: those it may run on, or fewer if its control groups have a
-    CPU quota; at least 1.
+    """The number of cores that this process may use, at least 1.
+
+    They are the cores on which it may run, or fewer if its control groups have a CPU quota.
 
     Args:
         root: where /proc and /sys are mounted, for tests.
     """
-    allowed = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    if hasattr(os, "sched_getaffinity"):  # macOS lacks it
+        allowed = len(os.sched_getaffinity(0))
+    else:
+        allowed = os.cpu_count() or 1
     for folder in _groups(root):
+        # "QUOTA PERIOD" in microseconds; the quota is "max" where there is none.
         quota = text(folder / "cpu.max").split()
-        if len(quota) == 2 and quota[0].isdecimal():  # without a quota: max
+        if len(quota) == 2 and quota[0].isdecimal():
             allowed = min(allowed, math.ceil(int(quota[0]) / int(quota[1])))
     return max(1, allowed)
 
 
 def group_memory(root: Path = Path("/")) -> float:
-    """Bytes that the control groups of this process leave free (file cache counts as free);
-    infinite without a limit.
+    """Bytes that the control groups of this process leave free; infinite without a limit.
 
     Args:
         root: where /proc and /sys are mounted, for tests.
     """
-    left = math.inf
+    free = math.inf
     for folder in _groups(root):
-        held = re.search(r"^anon (\d+)$", text(folder / "memory.stat"), re.MULTILINE)
+        # Anonymous memory only: the kernel drops the file cache when it needs room.
+        match = re.search(r"^anon (\d+)$", text(folder / "memory.stat"), re.MULTILINE)
+        held = int(match[1]) if match else 0
         for name in ("memory.max", "memory.high"):
-            if (most := text(folder / name).strip()).isdecimal():  # without a limit: max
-                left = min(left, int(most) - (int(held[1]) if held else 0))
-    return left
+            limit = text(folder / name).strip()
+            if limit.isdecimal():  # "max" without a limit
+                free = min(free, int(limit) - held)
+    return free
 
 
 def text(path: Path) -> str:
@@ -83,8 +88,9 @@ def share_cores() -> None:
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
-    if (most := cores()) < (os.cpu_count() or 1):
-        os.environ.setdefault("OMP_NUM_THREADS", str(most))
+    allowed = cores()
+    if allowed < (os.cpu_count() or 1):
+        os.environ.setdefault("OMP_NUM_THREADS", str(allowed))
 
 
 def keep_freed_memory() -> None:
@@ -97,17 +103,22 @@ def keep_freed_memory() -> None:
     if sys.platform.startswith("linux"):
         with contextlib.suppress(OSError, AttributeError):
             libc = ctypes.CDLL(None)
+            # Blocks from mmap go back to the kernel when they are freed, and so does the end of
+            # the heap once it exceeds the second threshold.
             libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
-            libc.mallopt(_M_TRIM_THRESHOLD, _KEEP)
+            libc.mallopt(_M_TRIM_THRESHOLD, _NEVER_TRIM)
 
 
 def _groups(root: Path) -> Iterator[Path]:
     """Folders of the control groups (version 2) of this process, each before its parents.
 
-    A container may see its own group as the root under any path: folders that do not exist simply
-    hold no files.
+    A container may see its own group as the root under any path. So a folder may be missing; it
+    then simply holds no files.
     """
     tree = root / "sys/fs/cgroup"
-    if match := re.search(r"^0::/(.*)$", text(root / "proc/self/cgroup"), re.MULTILINE):
+    match = re.search(r"^0::/(.*)$", text(root / "proc/self/cgroup"), re.MULTILINE)
+    if match:
         folder = tree / match[1]
-        yield from (group for group in (folder, *folder.parents) if group.is_relative_to(tree))
+        for group in (folder, *folder.parents):
+            if group.is_relative_to(tree):
+                yield group

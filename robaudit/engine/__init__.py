@@ -1,2 +1,2 @@
-"""What an estimator gets and gives: the contract, batches of images, passes of the network, and the
-registry."""
+"""The work of estimators: their contract and registry, batches of images, and passes of the
+network."""

@@ -13,6 +13,7 @@ from robaudit.names import Part
 from robaudit.quantities import NO_INTERVAL, Interval, Quantity
 from robaudit.spec.fields import SpecSection
 
+# Specs are checked, and estimators listed, without the seconds that torch takes to import.
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Need(Flag):
-    """What an estimator needs from the noise, the model and the data."""
+    """The needs of an estimator: properties of the noise, the model and the data."""
 
     NOTHING = 0
     """Only the logits of the clean image: one result per image, without noise."""
@@ -45,29 +46,29 @@ class Need(Flag):
 
 
 class Review(Protocol):
-    """What an estimator says about all of its results at a noise level, once the run is
-    complete."""
+    """A check of all results of an estimator at a noise level, once the run is complete."""
 
     def add(self, result: Result, predicted: int) -> None:
-        """Add the result of an image; ``predicted``: the class of the clean image."""
+        """Add the result of an image; ``predicted`` is the class of the clean image."""
 
     def warnings(self, name: str, at: NoiseLevel) -> list[str]:
         """Warnings for the run, about the results of this name at this noise level."""
 
 
 class Estimator(SpecSection, ABC):
-    """An estimator plugin. Options are fields (frozen; unknown ones are errors); everything else is
-    declared on the class.
+    """An estimator plugin: options as fields, everything else declared on the class.
 
-    Register a subclass under the entry-point group ``robaudit.estimators``; the built-in ones are
-    registered the same way.
+    Fields are frozen, and unknown options are errors. Register a subclass under the entry-point
+    group ``robaudit.estimators``; the built-in ones are registered the same way.
 
     Class attributes:
         quantity: what the values mean.
         needs: what it needs from noise, model and data; also whether it has a result per noise
-        level, per noise, or without noise. summary: what it computes, in one line. prefer: when to
-        prefer it, in one line. source: paper and equation. interval: how its interval is computed,
-        and what it covers.
+            level, per noise, or without noise.
+        summary: what it computes, in one line.
+        prefer: when to prefer it, in one line.
+        source: paper and equation.
+        interval: how its interval is computed, and what it covers.
     """
 
     quantity: ClassVar[Quantity]
@@ -79,8 +80,10 @@ class Estimator(SpecSection, ABC):
 
     @abstractmethod
     def passes(self, classes: int) -> tuple[int, int]:
-        """(forwards, backwards) per image and noise level, including the clean pass; used for
-        planning and progress."""
+        """The forward and backward passes of an image at a noise level, including the clean pass.
+
+        They are used for planning and progress.
+        """
 
     @property
     def needs_labels(self) -> bool:
@@ -89,32 +92,30 @@ class Estimator(SpecSection, ABC):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The names of the values if one computation gives several per image: each is a separate
-        result, ``label:q=100``.
+        """The names of the values, if one computation gives several for each image.
 
-        They share a quantity and the passes of the computation. Empty (the default): a single
-        value, named by the label.
+        Each value is a separate result, ``label:q=100``. They share a quantity and the passes of
+        the computation. Empty (the default): a single value, named by the label.
         """
         return ()
 
     @property
     def rows_at_once(self) -> int | None:
-        """Rows per image in a pass, for methods with dependent passes (chains); None: passes are
-        independent.
+        """Rows of an image in a pass, for methods whose passes depend on each other (chains); None:
+        passes are independent.
 
-        A chunk then has enough images to fill a pass, as a pass takes hardly longer with more
-        images.
+        A chunk then has enough images to fill a pass: larger batches cost almost the same.
         """
         return None
 
     @property
     def fixed_draws(self) -> int | None:
-        """Noisy copies of each image; None if images stop adaptively, or no single option sets the
-        number."""
+        """Number of noisy copies of each image; None if images stop adaptively, or no single option
+        sets the number."""
         return None
 
     def review(self) -> Review | None:
-        """A review of its results at a noise level; None (the default): it needs none."""
+        """A new review of its results at a noise level; None (the default): it needs none."""
         return None
 
     def having(self, **options: Any) -> Self | None:
@@ -126,12 +127,18 @@ class Estimator(SpecSection, ABC):
             return None
 
     def unfit(self, form: Noise, level: float | None = None) -> str:
-        """Why it cannot work with a noise that meets its needs, as a whole or at a level, in a few
-        words; usually ''."""
+        """The reason why it cannot work with a noise that meets its needs, in a few words; '' if it
+        can.
+
+        Args:
+            form: the noise.
+            level: a level of it; None: the noise as a whole.
+        """
         return ""
 
     def check_model(self, model: LogitModel, image: Tensor) -> None:
-        """Refuse an unsuitable model that meets its needs; by default accept any model.
+        """Refuse a model that is unsuitable although it meets the needs; by default accept any
+        model.
 
         Args:
             model: pixels to logits.
@@ -143,7 +150,7 @@ class Estimator(SpecSection, ABC):
 
     @abstractmethod
     def estimate(self, batch: ImageBatch) -> Sequence[Result] | Sequence[tuple[Result, ...]]:
-        """One result for each image of ``batch``, in order.
+        """The results of a chunk: one for each image of ``batch``, in order.
 
         With :attr:`parts`, a tuple of results per image, in the order of the parts; each result
         states the passes of the whole computation.

@@ -19,18 +19,25 @@ from robaudit.models.logits import LogitModel
 from robaudit.noise.noise import shape_of
 from robaudit.noise.process import DrawPool, NoiseProcess
 
+# Rows of a pass: see the rule in :class:`Engine`. 3 * 2^16 values are 64 images of 3 x 32 x 32.
 _CPU_VALUES = 3 * 2**16
 _CUDA_VALUES = 3 * 2**20
 _CPU_ROWS = 128
 _CUDA_ROWS = 4096
 _FEWEST_ROWS = 8
-_SINGLE_ROWS = 64  # on the CPU, of passes with a single gradient
+# Rows of a pass on the CPU with a single gradient for each row: the fastest of 16 to 128 rows on
+# four networks, up to 1.5 times as fast as a quarter of a forward pass.
+_SINGLE_ROWS = 64
+# Batches are padded to multiples of it: the fastest sizes for networks, and with fewer rows a
+# network on the CPU rounds a row differently.
 _TAIL = 8
-_GRADIENT_BYTES = 2**28  # in one pass, at most
-_PASS_SHARE = 0.25  # of the free memory; the rest is for the chunk, its noise and fragmentation
-_CAUTION = 4  # a batch may take more than the sum of its rows, as libraries change algorithm
-_POOL_SHARE = 0.125  # of the free memory of a CUDA device, for draws that are reused
-_COPIES = 3  # bytes of a pass's gradients: float32, and a float64 copy
+_GRADIENT_BYTES = 2**28  # most bytes of the gradients in one pass, where memory is not measured
+# Share of the free memory for a pass; the rest is for the chunk, its noise and fragmentation.
+_PASS_SHARE = 0.25
+# A batch may take more than the sum of its rows, as libraries change algorithm with the size.
+_CAUTION = 4
+_POOL_SHARE = 0.125  # share of the free memory of a CUDA device for draws that are reused
+_COPIES = 3  # bytes of gradients in float32 and of their float64 copy, relative to float32 alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +45,10 @@ class NoisyBatch:
     """Noisy copies of a chunk's images; valid until the next batch is requested.
 
     Attributes:
-        x: (n, channels, height, width).
-        image: image of each row (n,).
-        draw: number of each draw (n,).
-        padded: x, padded with copies of its last row to a multiple of 8 rows, the fastest sizes for
-            networks.
+        x: pixels of the copies (n, channels, height, width).
+        image: image of each row, as an index into the chunk (n,).
+        draw: number of the draw in each row (n,).
+        padded: x, padded with copies of its last row to a multiple of 8 rows.
     """
 
     x: Tensor
@@ -52,12 +58,12 @@ class NoisyBatch:
 
 
 class Fit(NamedTuple):
-    """What fits into the memory of a CUDA device.
+    """The largest passes that fit into the memory of a CUDA device.
 
     Attributes:
-        rows: of a forward pass, as measured.
-        gradient_rows: of a differentiated pass, as measured.
-        gradient_bytes: of the gradients of a pass.
+        rows: rows of a forward pass, as measured.
+        gradient_rows: rows of a differentiated pass, as measured.
+        gradient_bytes: bytes of the gradients of a pass.
     """
 
     rows: int
@@ -68,20 +74,20 @@ class Fit(NamedTuple):
 class Engine:
     """Runs a network over clean and noisy images in batches of a fixed size.
 
-    On the CPU the batch size is a fixed function of the image shape (about 3 * 2^16 values, 8 to
-    128 rows: more would overflow the caches, as measured on convolutional networks), so that timing
-    never changes a byte; CUDA takes as many rows as fit, up to 4,096.
+    On the CPU the batch size is a fixed function of the image shape, so that timing never changes a
+    byte: about 3 * 2^16 values, 8 to 128 rows. More would overflow the caches, as measured on
+    convolutional networks. CUDA takes as many rows as fit, up to 4,096.
 
     Args:
         model: pixels -> logits.
-        noises: the run's noises by label, and under None the RNG for noise-free estimators; a
-            single process is the run's isotropic Gaussian noise.
+        noises: the run's noises by label, and under None the random numbers of estimators without
+            noise; a single process is the run's isotropic Gaussian noise.
         classes: number of logits.
-        batch_size: rows of a pass, or None for the rule.
+        batch_size: rows of a pass; default: by the rule above.
         noisy: the model for noisy forward passes without gradients, in a lower precision; default:
             the model.
-        fit: what fits into the memory of a CUDA device; None: not measured, and never on the CPU,
-            where the rule does not depend on memory.
+        fit: the passes that fit into the memory of a CUDA device; None where they are not measured,
+            and always on the CPU, where the rule does not depend on memory.
     """
 
     def __init__(
@@ -104,18 +110,23 @@ class Engine:
         self._most_rows = None if fit is None else fit.rows
         self._most_gradient_rows = None if fit is None else fit.gradient_rows
         self._gradient_bytes = _GRADIENT_BYTES if fit is None else fit.gradient_bytes
+        # After a halving, memory decides: no rule may make the batches larger again.
         self._halved = False
 
     @contextmanager
     def counting(self, passed: Callable[[int], None]) -> Iterator[None]:
-        """Report the rows of every pass through the network within the block; a differentiated row
-        counts threefold."""
+        """Report the rows of every pass through the network within the block.
+
+        A differentiated row counts threefold: a backward pass takes about as long as two forward
+        passes.
+        """
 
         def report(_: nn.Module, arguments: tuple[Tensor, ...], __: object) -> None:
             differentiated = torch.is_grad_enabled() and arguments[0].requires_grad
             passed(len(arguments[0]) * (1 + 2 * differentiated))
 
-        # clipping or rounding copies share the network and its hooks
+        # Copies of a model that clip or round share its network: one hook for each network, or its
+        # passes would count twice.
         models = {id(model.network): model for model in self.models}
         handles = [model.register_forward_hook(report) for model in models.values()]
         try:
@@ -133,6 +144,7 @@ class Engine:
         """The possible batch sizes, ascending, of forward or differentiated passes over images of
         this shape."""
         most = self.steady(self.gradient_rows(shape, 1)) if gradients else self.rows(shape)
+        # Incomplete batches are padded to a multiple of 8 rows, a full one has the most rows.
         return [*range(_TAIL, most, _TAIL), most]
 
     def rows(self, shape: Sequence[int]) -> int:
@@ -142,8 +154,11 @@ class Engine:
         return rows_by_rule(shape, self.model.device, self._most_rows)
 
     def halve(self, shape: Sequence[int]) -> int | None:
-        """Halve the rows of a pass after running out of memory; return their number, or None if it
-        is 1 already."""
+        """Halve the rows of a pass after it ran out of memory.
+
+        Returns:
+            The new number of rows; None if it is 1 already.
+        """
         rows = self.rows(shape)
         if rows == 1:
             return None
@@ -156,31 +171,31 @@ class Engine:
     def gradient_rows(self, shape: Sequence[int], margins: int) -> int:
         """Rows of a pass that differentiates ``margins`` margins.
 
-        On CUDA as many as fit, if measured; else a quarter of a forward pass. On the CPU a quarter
-        of the rule's number, up to the batch size: a network would round a quarter of a small batch
-        differently, and no batch size may change a byte. With a single margin, 64 rows are fastest
-        on the CPU (measured on four networks, 16 to 128 rows: up to 1.5 times as fast as a
-        quarter). The gradients themselves take 256 MB at most, on CUDA a share of the memory.
+        On CUDA they are as many as fit, if measured, else a quarter of a forward pass. On the CPU
+        they are a quarter of the rule's number, up to the batch size; with a single margin 64, the
+        fastest number. The gradients themselves take 256 MB at most, on CUDA a share of the memory.
         """
-        row = math.prod(shape) * margins * torch.finfo(self.model.dtype).bits // 8
+        gradient_bytes = math.prod(shape) * margins * torch.finfo(self.model.dtype).bits // 8
         rows = self.rows(shape)
-        most = self._most_gradient_rows
+        measured = self._most_gradient_rows
         if self.model.device.type != "cpu":
-            rows = rows // 4 if most is None else most
+            rows = rows // 4 if measured is None else measured
         else:
+            # Not a quarter of a small batch: a network would round so few rows differently, and no
+            # batch size may change a byte.
             whole = rows if self._halved else min(4 * rows, rows_by_rule(shape, self.model.device))
             rows = min(whole, _SINGLE_ROWS) if margins == 1 else whole // 4
-        return max(1, min(rows, self._gradient_bytes // row))
+        return max(1, min(rows, self._gradient_bytes // gradient_bytes))
 
     def steady(self, rows: int) -> int:
-        """Round up to a multiple of 8 on the CPU, for chains whose decisions depend on the last
-        digits.
+        """Round rows up to a multiple of 8 on the CPU, for chains whose decisions depend on the
+        last digits.
 
         With fewer rows a network rounds differently, and no batch size may change a chain.
         """
-        return (
-            rows if self._halved or self.model.device.type != "cpu" else _full(rows, rows + _TAIL)
-        )
+        if self._halved or self.model.device.type != "cpu":
+            return rows
+        return _full(rows, rows + _TAIL)
 
     def model_under(self, noise: str | None) -> LogitModel:
         """The model for copies under this noise: it clips their pixels if the noise requires it."""
@@ -206,7 +221,8 @@ class Engine:
         pairs: bool = False,
         orthogonal: bool = False,
     ) -> Iterator[tuple[NoisyBatch, Tensor]]:
-        """Noisy batches with their logits, in inference mode."""
+        """The batches of :meth:`noisy_batches` with their logits (n, classes), in inference
+        mode."""
         model = self._noisy.clipping(self.noises[at.noise].noise.clip)
         rows = self.rows(x.shape[1:])
         for batch in self.noisy_batches(
@@ -226,30 +242,42 @@ class Engine:
         pairs: bool = False,
         orthogonal: bool = False,
     ) -> Iterator[NoisyBatch]:
-        """Yield noisy copies of the x_b in full batches, image by image; with pairs, draw 2i uses
-        +z_i and draw 2i + 1 uses -z_i.
+        """Noisy copies of images in full batches, image by image.
 
-        ``start`` skips the first draws (with pairs: an even number); :attr:`NoisyBatch.draw` still
-        counts from 0. With orthogonal the z_i are coupled.
+        Args:
+            x: pixels (n, channels, height, width).
+            ids: sample ids, which seed the noise.
+            at: the noise and its level.
+            draws: noisy copies of each image.
+            rows: rows of a batch.
+            start: number of draws to skip (with pairs an even one); :attr:`NoisyBatch.draw` still
+                counts from 0.
+            pairs: whether copies come in antithetic pairs: draw 2i uses +z_i, draw 2i + 1 uses
+                -z_i.
+            orthogonal: whether the z_i are coupled in orthogonal blocks.
         """
-        standard = (
-            self.noises[at.noise].orthogonal_blocks if orthogonal else self.noises[at.noise].blocks
-        )
+        noise = self.noises[at.noise]
+        blocks = noise.orthogonal_blocks if orthogonal else noise.blocks
         per_unit = 2 if pairs else 1
         shape = shape_of(x)
-        parts = (
-            (b, at.number, torch.stack([block, -block], dim=1).flatten(0, 1) if pairs else block)
-            for b, sample_id in enumerate(ids)
-            for block in standard(sample_id, draws // per_unit, shape, start // per_unit)
-        )
+
+        def parts() -> Iterator[tuple[int, float, Tensor]]:
+            for b, sample_id in enumerate(ids):
+                for block in blocks(sample_id, draws // per_unit, shape, start // per_unit):
+                    z = torch.stack([block, -block], dim=1).flatten(0, 1) if pairs else block
+                    yield b, at.number, z
+
         done = 0
-        for filled, full in self._filled(x, ids, at.noise, parts, rows, len(x) * draws):
+        for filled, full in self._filled(x, ids, at.noise, parts(), rows, len(x) * draws):
             index = torch.arange(done, done + filled, device=x.device)
             done += filled
             yield NoisyBatch(full[:filled], index // draws, index % draws, full)
 
     def pool(self, x: Tensor, ids: Sequence[str], noise: str | None) -> DrawPool | None:
-        """A cache on the CUDA device for the draws of :meth:`chosen_logits`."""
+        """A cache on the CUDA device for the draws of :meth:`chosen_logits`.
+
+        None on the CPU, and for a noise that is made at a single level for all rows.
+        """
         room = free_bytes(x.device) if x.device.type != "cpu" else 0
         return self.noises[noise].pool(ids, shape_of(x), int(_POOL_SHARE * room))
 
@@ -270,26 +298,24 @@ class Engine:
             ids: their sample ids.
             noise: the noise's label.
             images: indices into x.
-            levels: a level for each of ``images``.
-            draws: draw numbers for each of ``images``, ascending; the same draws as in
+            levels: the level of each of ``images``.
+            draws: the draw numbers of each of ``images``, ascending; the same draws as in
                 :meth:`noisy_batches`.
             pool: a cache for the images x, from :meth:`pool`.
 
         Yields:
-            (rows, classes): image by image, in the order of its draws.
+            Logits (rows, classes), image by image, in the order of the draws.
         """
         source = self.noises[noise]
         rows = self.rows(x.shape[1:])
         shape = shape_of(x)
         model = self._noisy.clipping(source.noise.clip)
-        cached = (
-            None
-            if pool is None
-            else pool.holding(images, max(int(numbers[-1]) for numbers in draws) + 1, x)
-        )
-        if cached is not None:
-            yield from self._pooled_logits(model, x, source, images, levels, draws, cached)
-            return
+        if pool is not None:
+            most = max(int(numbers[-1]) for numbers in draws) + 1
+            cached = pool.holding(images, most, x)
+            if cached is not None:
+                yield from self._pooled_logits(model, x, source, images, levels, draws, cached)
+                return
         requests = [(ids[b], numbers) for b, numbers in zip(images, draws, strict=True)]
         parts = ((images[which], levels[which], z) for which, z in source.chosen(requests, shape))
         for filled, full in self._filled(x, ids, noise, parts, rows, sum(map(len, draws))):
@@ -305,15 +331,17 @@ class Engine:
         draws: Sequence[NDArray[np.int64]],
         cached: Tensor,
     ) -> Iterator[Tensor]:
-        """:meth:`chosen_logits` of draws on the device: a batch is a single operation for any mix
-        of images."""
+        """:meth:`chosen_logits` of draws on the device.
+
+        A batch is one gather, whatever images and levels it has. Searches are then no longer
+        limited by the launches of CUDA kernels (79 for each image instead of 924, as measured).
+        """
         rows = self.rows(x.shape[1:])
         sizes = [len(numbers) for numbers in draws]
-        where = np.stack([np.repeat(images, sizes), np.concatenate(draws)])
+        where = np.stack([np.repeat(images, sizes), np.concatenate(draws)])  # (2, all draws)
         at = torch.from_numpy(where).to(x.device, non_blocking=True)
-        level = torch.from_numpy(np.repeat(levels, sizes)).to(x.device, x.dtype, non_blocking=True)[
-            :, None, None, None
-        ]
+        level = torch.from_numpy(np.repeat(levels, sizes))
+        level = level.to(x.device, x.dtype, non_blocking=True)[:, None, None, None]
         for (image, draw), part in zip(at.split(rows, 1), level.split(rows), strict=True):
             pixels = source.noise.noisy_rows(x[image], cached[image, draw].to(x.dtype), part)
             yield _logits(model, padded(pixels, rows), len(pixels))
@@ -327,27 +355,38 @@ class Engine:
         rows: int,
         total: int,
     ) -> Iterator[tuple[int, Tensor]]:
-        """Fill padded batches with ``total`` noisy copies from (image, level, z (n,
-        *latent_shape)); yield (rows before padding, batch)."""
+        """Fill padded batches with noisy copies.
+
+        Args:
+            x: pixels (n, channels, height, width).
+            ids: their sample ids.
+            noise: the noise's label.
+            parts: image, level and normal variables (n, *latent_shape) of each run of copies.
+            rows: rows of a batch.
+            total: number of all copies.
+
+        Yields:
+            The number of copies in a batch, and the batch, padded. All batches share one buffer.
+        """
         source = self.noises[noise]
-        buffer = torch.empty((rows, *shape_of(x)), dtype=x.dtype, device=x.device).contiguous(
-            memory_format=self.model.memory_format
-        )
-        done = filled = 0
+        buffer = torch.empty((rows, *shape_of(x)), dtype=x.dtype, device=x.device)
+        buffer = buffer.contiguous(memory_format=self.model.memory_format)
+        done = 0
+        filled = 0
         for b, level, normals in parts:
             z = normals
             while len(z):
                 take = min(len(z), rows - filled)
-                buffer[filled : filled + take] = source.noisy(
-                    x[b : b + 1], z[:take], level, ids=[ids[b]]
-                )
+                end = filled + take
+                buffer[filled:end] = source.noisy(x[b : b + 1], z[:take], level, ids=[ids[b]])
                 z = z[take:]
-                filled = filled + take
+                filled = end
+                # The last batch is rarely full, so it ends with the last copy.
                 if filled == rows or done + filled == total:
                     full = _full(filled, rows)
                     buffer[filled:full] = buffer[filled - 1]
                     yield filled, buffer[:full]
-                    done = done + filled
+                    done += filled
                     filled = 0
 
 
@@ -359,19 +398,25 @@ def _logits(model: LogitModel, padded: Tensor, rows: int) -> Tensor:
 
 
 def padded(x: Tensor, most: int) -> Tensor:
-    """Pad x with copies of its last row to a multiple of 8 rows, ``most`` at most: on the CPU a row
-    then has the same bits in any batch."""
+    """Pad x with copies of its last row to a multiple of 8 rows, ``most`` at most.
+
+    On the CPU a row then has the same bits in any batch.
+    """
     missing = _full(len(x), most) - len(x)
-    return torch.cat([x, x[-1:].expand(missing, *x.shape[1:])]) if missing else x
+    if not missing:
+        return x
+    copies = x[-1:].expand(missing, *x.shape[1:])
+    return torch.cat([x, copies])
 
 
 def _full(rows: int, most: int) -> int:
+    """The smallest multiple of 8 that holds the rows, ``most`` at most."""
     return min(most, -(-rows // _TAIL) * _TAIL)
 
 
 def rows_by_rule(shape: Sequence[int], device: torch.device, most: int | None = None) -> int:
-    """Rows of a forward pass: a power of two that depends on the size of an image and the kind of
-    device.
+    """Rows of a forward pass, by the rule of :class:`Engine`: a power of two that depends on the
+    size of an image and the kind of device.
 
     Where a pass on CUDA was measured, memory alone decides: ``most`` rows, up to 4,096.
     """
@@ -383,13 +428,14 @@ def rows_by_rule(shape: Sequence[int], device: torch.device, most: int | None = 
 
 
 def _power_of_two(number: float) -> int:
-    """The largest power of two that is at most this, and at least 1."""
+    """The largest power of two up to a number; at least 1."""
     return 1 << math.floor(math.log2(max(1.0, number)))
 
 
 def rows_that_fit(measure: Callable[[int], int], most: int, budget: int) -> int:
-    """Rows of a pass, at most ``most``: doubled from 1 while twice the measured peak stays within
-    the budget.
+    """The rows of a pass that stays within a budget of memory.
+
+    They are doubled from 1 while twice the measured peak is within the budget.
 
     Args:
         measure: the peak bytes of a pass with this many rows.
@@ -399,6 +445,8 @@ def rows_that_fit(measure: Callable[[int], int], most: int, budget: int) -> int:
     rows = 1
     while rows < most:
         taken = measure(rows)
+        # Small networks need no further measurements: even the most rows, extrapolated and times
+        # the caution, fit.
         if _CAUTION * taken * most <= rows * budget:
             return most
         if 2 * taken > budget:
@@ -408,35 +456,31 @@ def rows_that_fit(measure: Callable[[int], int], most: int, budget: int) -> int:
 
 
 def pass_bytes(model: LogitModel, image: Tensor, rows: int, *, gradient: bool = False) -> int:
-    """Peak bytes of a pass, beyond the bytes held before; measured on a second pass, as libraries
-    keep workspace from the first.
+    """Peak bytes of a pass, beyond the bytes held before it.
 
     Args:
         model: pixels -> logits.
-        image: (channels, height, width); all rows are copies of it.
+        image: one image (channels, height, width); all rows are copies of it.
         rows: number of rows.
         gradient: whether the pass is differentiated.
     """
 
     def work() -> None:
         with torch.inference_mode(not gradient), torch.set_grad_enabled(gradient):
-            x = (
-                image.to(model.device, model.dtype)
-                .expand(rows, *image.shape)
-                .contiguous(memory_format=model.memory_format)
-            )
+            x = image.to(model.device, model.dtype).expand(rows, *image.shape)
+            x = x.contiguous(memory_format=model.memory_format)
             x = x.detach().requires_grad_(gradient)
             logits = model(x)
             if gradient:
                 torch.autograd.grad(logits[:, 0].sum(), x)
 
-    work()
+    work()  # libraries keep workspace from the first pass, which a second one does not take again
     return extra_peak(work, model.device)
 
 
 def fitting_passes(noisy: LogitModel, exact: LogitModel | None, image: Tensor, free: int) -> Fit:
-    """The most rows of passes that fit into a quarter of the free memory of a CUDA device,
-    extrapolated from small passes.
+    """The largest passes that fit into a quarter of the free memory of a CUDA device, extrapolated
+    from small passes.
 
     The CPU has no such limit: its passes are small by rule, and fewer rows would round differently.
 
@@ -447,10 +491,17 @@ def fitting_passes(noisy: LogitModel, exact: LogitModel | None, image: Tensor, f
         free: bytes of the device's memory for passes and chunk.
     """
     budget = int(_PASS_SHARE * free)
-    rows = rows_that_fit(lambda rows: pass_bytes(noisy, image, rows), _CUDA_ROWS, budget)
+
+    def noisy_bytes(rows: int) -> int:
+        return pass_bytes(noisy, image, rows)
+
+    rows = rows_that_fit(noisy_bytes, _CUDA_ROWS, budget)
     gradient_rows = rows
     if exact is not None:
-        gradient_rows = rows_that_fit(
-            lambda rows: pass_bytes(exact, image, rows, gradient=True), _CUDA_ROWS, budget
-        )
+
+        def exact_bytes(rows: int) -> int:
+            return pass_bytes(exact, image, rows, gradient=True)
+
+        gradient_rows = rows_that_fit(exact_bytes, _CUDA_ROWS, budget)
+    # Gradients are held beside the pass: they get half of its budget.
     return Fit(rows, gradient_rows, budget // 2 // _COPIES)

@@ -27,9 +27,10 @@ from robaudit.plugins import (
 )
 from robaudit.quantities import Quantity
 from robaudit.results import Result
-from robaudit.spec.model import AuditSpec, EstimatorSpec
+from robaudit.spec.model import AuditSpec, EstimatorSpec, NoiseSpec
 from robaudit.spec.validation_errors import explain
 
+# Specs are checked, and estimators listed, without the seconds that torch takes to import.
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -55,9 +56,8 @@ class Task:
     def values(self) -> tuple[str, ...]:
         """The names of the values in the results: a name per part, or the label if there is a
         single value."""
-        return tuple(str(ResultName(self.label, part)) for part in self.estimator.parts) or (
-            self.label,
-        )
+        names = tuple(str(ResultName(self.label, part)) for part in self.estimator.parts)
+        return names or (self.label,)
 
     @property
     def names(self) -> tuple[tuple[NoiseLevel, str], ...]:
@@ -72,6 +72,7 @@ class Task:
     def cost(self, classes: int) -> int:
         """The approximate cost of one image, in forward passes."""
         forwards, backwards = self.estimator.passes(classes)
+        # A backward pass takes about as long as two forward passes.
         return max(1, forwards + 2 * backwards)
 
     def results(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
@@ -84,42 +85,55 @@ class Task:
             PluginError: a plugin raised an exception, or did not return a valid Result for each
                 image and value.
         """
-        batch.lost.clear()
-        parts = self.estimator.parts
-        quantity = self.estimator.quantity
+        batch.lost.clear()  # the batch may have served another task
         with blaming(f"estimator {self.label}", type(self.estimator)):
             results = [
                 values if isinstance(values, tuple) else (values,)
                 for values in self.estimator.estimate(batch)
             ]
-            if len(results) != len(batch.x):
-                raise BrokenContractError(
-                    f"estimate() returned {len(results)} results for {len(batch.x)} "
-                    f"image{'s' * (len(batch.x) != 1)}"
-                )
-            for sample_id, values in zip(batch.ids, results, strict=True):
-                if len(values) != len(self.values) or not all(
-                    isinstance(value, Result) for value in values
-                ):
-                    wanted = f"a tuple of {len(parts)} Results" if parts else "a Result"
-                    returned = shown(values[0] if len(values) == 1 else values)
-                    raise BrokenContractError(
-                        f"estimate() returned {returned} for {sample_id}, not {wanted}"
-                    )
-                if not is_ours(type(self.estimator)):
-                    for value in values:
-                        value.check(quantity, batch.classes)
-        for image, lost in (+batch.lost).items():
-            remark = f"{lost} noisy copies gave non-finite logits, counted as flips"
-            results[image] = tuple(
-                replace(value, note="; ".join(filter(None, [value.note, remark])))
-                for value in results[image]
-            )
+            self._check(results, batch)
+        for image, lost in batch.lost.items():
+            if lost > 0:
+                remark = f"{lost} noisy copies gave non-finite logits, counted as flips"
+                results[image] = tuple(_with_remark(value, remark) for value in results[image])
         return results
+
+    def _check(self, results: Sequence[tuple[Result, ...]], batch: ImageBatch) -> None:
+        """Check that the estimator returned a valid Result for each image and value.
+
+        Raises:
+            BrokenContractError: it did not.
+        """
+        parts = self.estimator.parts
+        if len(results) != len(batch.x):
+            raise BrokenContractError(
+                f"estimate() returned {len(results)} results for {len(batch.x)} "
+                f"image{'s' * (len(batch.x) != 1)}"
+            )
+        values_of_image = len(self.values)
+        for sample_id, values in zip(batch.ids, results, strict=True):
+            are_results = all(isinstance(value, Result) for value in values)
+            if len(values) != values_of_image or not are_results:
+                wanted = f"a tuple of {len(parts)} Results" if parts else "a Result"
+                returned = shown(values[0] if len(values) == 1 else values)
+                raise BrokenContractError(
+                    f"estimate() returned {returned} for {sample_id}, not {wanted}"
+                )
+            # The values of our own estimators are checked by tests instead, which saves time.
+            if not is_ours(type(self.estimator)):
+                for value in values:
+                    value.check(self.estimator.quantity, batch.classes)
+
+
+def _with_remark(result: Result, remark: str) -> Result:
+    """The result with a remark at the end of its note."""
+    note = f"{result.note}; {remark}" if result.note else remark
+    return replace(result, note=note)
 
 
 def with_draws(entry: EstimatorSpec, draws: int) -> EstimatorSpec:
     """The entry of a spec with another number of draws."""
+    # The option may be there under its former name, which beside the present one is refused.
     former = load(entry.name).renamed
     options = {key: value for key, value in entry.options.items() if former.get(key) != "draws"}
     return entry.model_copy(update={"options": {**options, "draws": draws}})
@@ -135,48 +149,61 @@ def tasks_of(spec: AuditSpec) -> tuple[Task, ...]:
         SpecError: an estimator is unknown or has wrong options, names an unknown noise, or lacks a
             noise or a level.
     """
-    forms = {noise.label: noise for noise in spec.noise}
     at_levels = list[Task]()
     under_noises = list[Task]()
-    bare = list[Task]()
-    for entry, (label, estimator) in zip(
-        spec.estimators, build(spec.estimators).items(), strict=True
-    ):
-        levelled = Need.LEVEL in estimator.needs
-        if not levelled and Need.NOISE not in estimator.needs:
+    without_noise = list[Task]()
+    estimators = build(spec.estimators)
+    for entry, (label, estimator) in zip(spec.estimators, estimators.items(), strict=True):
+        needs_level = Need.LEVEL in estimator.needs
+        if not needs_level and Need.NOISE not in estimator.needs:
             if entry.noise:
                 raise SpecError(
                     f"estimators: {label}", "noise: it uses no noise", "leave noise out"
                 )
-            bare.append(Task(estimator, label))
+            without_noise.append(Task(estimator, label))
             continue
-        if unknown := [name for name in entry.noise if name not in forms]:
-            raise SpecError(
-                f"estimators: {label}",
-                f"noise: the run has no noise {unknown[0]!r}",
-                did_you_mean(unknown[0], forms),
-            )
-        noises = [noise for name, noise in forms.items() if not entry.noise or name in entry.noise]
-        if not noises:
-            what = f"the key 'noise' is missing, and {label} needs it"
-            raise SpecError(
-                spec.origin.where or "spec",
-                what,
-                "what is done to the pixels, for example {sigma: [0.05, 8/255]}",
-            )
-        if not levelled:
+        noises = _noises_of(spec, entry, label)
+        if not needs_level:
             under_noises += [Task(estimator, label, NoiseLevel(noise.label)) for noise in noises]
             continue
-        if empty := next((noise for noise in noises if not noise.levels), None):
-            where = spec.origin.place(("noise", spec.noise.index(empty), empty.level_name.value))
-            raise SpecError(
-                where,
-                f"is empty, and {label} needs a level",
-                "list one, or limit it to other noises (noise: [...])",
-            )
-        at_levels += [Task(estimator, label, at) for noise in noises for at in noise.at]
+        for noise in noises:
+            if not noise.levels:
+                place = ("noise", spec.noise.index(noise), noise.level_name.value)
+                raise SpecError(
+                    spec.origin.place(place),
+                    f"is empty, and {label} needs a level",
+                    "list one, or limit it to other noises (noise: [...])",
+                )
+        for noise in noises:
+            at_levels += [Task(estimator, label, at) for at in noise.at]
+    # A stable sort keeps the estimators of a level in the spec's order.
     order = {at: index for index, at in enumerate(spec.levels)}
-    return (*sorted(at_levels, key=lambda task: order[task.at]), *under_noises, *bare)
+    at_levels.sort(key=lambda task: order[task.at])
+    return (*at_levels, *under_noises, *without_noise)
+
+
+def _noises_of(spec: AuditSpec, entry: EstimatorSpec, label: str) -> list[NoiseSpec]:
+    """The noises of an estimator that needs one: those that its entry names, or all.
+
+    Raises:
+        SpecError: the entry names an unknown noise, or the spec has no noise.
+    """
+    by_label = {noise.label: noise for noise in spec.noise}
+    for name in entry.noise:
+        if name not in by_label:
+            raise SpecError(
+                f"estimators: {label}",
+                f"noise: the run has no noise {name!r}",
+                did_you_mean(name, by_label),
+            )
+    noises = [noise for name, noise in by_label.items() if not entry.noise or name in entry.noise]
+    if not noises:
+        raise SpecError(
+            spec.origin.where or "spec",
+            f"the key 'noise' is missing, and {label} needs it",
+            "what is done to the pixels, for example {sigma: [0.05, 8/255]}",
+        )
+    return noises
 
 
 def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, Noise]) -> None:
@@ -192,50 +219,37 @@ def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, Noise]) -> None:
     for task in tasks:
         if task.at.noise is None:
             continue
-        if (why := unfit(task, noises[task.at.noise])) is not None:
+        reason = unfit(task, noises[task.at.noise])
+        if reason is not None:
+            remedy = reason.instead
             others = ", ".join(label for label in noises if label != task.at.noise)
-            limit = (
-                f", or limit {task.label} to other noises (noise: [...], of {others})"
-                if others
-                else ""
-            )
-            what = f"cannot work with the noise {task.at.noise}: {why.what}"
-            raise SpecError(f"estimators: {task.label}", what, f"{why.instead}{limit}")
+            if others:
+                remedy += f", or limit {task.label} to other noises (noise: [...], of {others})"
+            what = f"cannot work with the noise {task.at.noise}: {reason.what}"
+            raise SpecError(f"estimators: {task.label}", what, remedy)
 
 
 class Unfit(NamedTuple):
-    """Why an estimator cannot work with a noise, and what to use instead."""
+    """The reason why an estimator cannot work with a noise, and what to use instead."""
 
     what: str
     instead: str
 
 
 def unfit(task: Task, form: Noise) -> Unfit | None:
-    """Why an estimator cannot work with a kind of noise; None if it can."""
+    """The reason why an estimator cannot work with a kind of noise; None if it can."""
     estimator = task.estimator
-    lacks = (
-        (
-            Need.RANDOM,
-            not form.random,
-            "it does the same to an image every time",
-            f"use {reference()}",
-        ),
-        (
-            Need.COVARIANCE,
-            not isinstance(form, AdditiveNoise),
-            "it is not additive noise of a known covariance",
-            f"use {reference()}",
-        ),
-        (Need.BOUNDED, not form.bounded, "it is unbounded", "use uniform or spatial noise"),
-    )
+    needs = estimator.needs
     with blaming(f"estimator {task.label}", type(estimator)):
-        own = estimator.unfit(form, task.at.level)
-    unmet = (
-        Unfit(what, instead)
-        for need, lacking, what, instead in lacks
-        if lacking and need in estimator.needs
-    )
-    return next(unmet, Unfit(own, "change the noise or the options") if own else None)
+        own_reason = estimator.unfit(form, task.at.level)
+    # An unmet need explains more than the estimator's own reason, which may follow from it.
+    if Need.RANDOM in needs and not form.random:
+        return Unfit("it does the same to an image every time", f"use {reference()}")
+    if Need.COVARIANCE in needs and not isinstance(form, AdditiveNoise):
+        return Unfit("it is not additive noise of a known covariance", f"use {reference()}")
+    if Need.BOUNDED in needs and not form.bounded:
+        return Unfit("it is unbounded", "use uniform or spatial noise")
+    return Unfit(own_reason, "change the noise or the options") if own_reason else None
 
 
 def check_model(tasks: Sequence[Task], model: LogitModel, image: Tensor) -> None:
@@ -250,7 +264,9 @@ def check_model(tasks: Sequence[Task], model: LogitModel, image: Tensor) -> None
         ModelError: an estimator refuses the model.
     """
     image = image.to(model.device, model.dtype)
-    for label, estimator in {task.label: task.estimator for task in tasks}.items():
+    # Once for each estimator, not for each level.
+    estimators = {task.label: task.estimator for task in tasks}
+    for label, estimator in estimators.items():
         with blaming(f"estimator {label}", type(estimator)):
             estimator.check_model(model, image)
 
@@ -285,8 +301,8 @@ def reference_class() -> type[Estimator]:
 
 
 def without_gradients(quantity: Quantity) -> list[str]:
-    """Installed estimators of a quantity that work with any model: the reference alone, if it is
-    among them."""
+    """Installed estimators of a quantity that work with any model, also one without gradients; the
+    reference alone, if it is among them."""
     classes = {name: load(name) for name in registered()}
     names = [
         name
@@ -306,21 +322,21 @@ def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> dict[str
     built: dict[str, Estimator] = {}
     taken: set[str] = set()
     for i, spec in enumerate(specs):
-        cls = load(spec.name, f"{where}[{i}]")
+        place = f"{where}[{i}]"
+        cls = load(spec.name, place)
         with blaming(f"estimator {spec.name}", cls):
             try:
                 task = Task(cls.model_validate(spec.options), spec.label)
             except ValidationError as error:
-                raise explain(error, f"{where}[{i}].{spec.name}") from error
-            task.cost(10)
+                raise explain(error, f"{place}.{spec.name}") from error
+            task.cost(10)  # a plugin whose passes() fails is blamed here, not during the run
             names = task.values
         remedy = f"give one a name of its own: {{{spec.name}: {{label: ...}}}}"
         if spec.label in built:
-            raise SpecError(f"{where}[{i}]", f"two estimators are called {spec.label!r}", remedy)
-        if same := next((name for name in names if name in taken), None):
-            raise SpecError(
-                f"{where}[{i}]", f"another estimator has results called {same!r}", remedy
-            )
+            raise SpecError(place, f"two estimators are called {spec.label!r}", remedy)
+        for name in names:
+            if name in taken:
+                raise SpecError(place, f"another estimator has results called {name!r}", remedy)
         built[spec.label] = task.estimator
         taken.update(names)
     return built

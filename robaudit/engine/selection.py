@@ -1,4 +1,5 @@
-"""With many classes, the margins that can matter, which alone are differentiated."""
+"""The selection of the margins that can matter: with many classes, only these are
+differentiated."""
 
 from __future__ import annotations
 
@@ -14,13 +15,15 @@ ALL = 32
 """The most margins that are all differentiated; of more, the important ones are selected."""
 
 SELECTING_FORWARDS = 8
-"""Noisy copies of an image that select them."""
+"""Noisy copies of an image that select the margins: few beside the 8 to 32 backward passes."""
 
-_FEWEST = 8
-_BUDGET = 1e-4
-# factors on the estimated s
-_KEEPING = 1.25
-_REPORTING = 1.125
+_FEWEST = 8  # selected margins, whatever the estimate
+_BUDGET = 1e-4  # estimated failure probability that may be left out: a tenth of the CDF's tolerance
+# An s from 8 draws is easily too small. These factors on it select margins, and estimate what was
+# left out; with them, 2 of 2,077 estimates without a note were off by more than 1e-3
+# (docs/research/average_case.md, "Many classes").
+_SELECTING_FACTOR = 1.25
+_REPORTING_FACTOR = 1.125
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,8 @@ class Selection:
     Attributes:
         others: class of each selected margin (images, most), -1 as padding.
         counts: number of selected margins (images,).
-        failure: estimated sum of Phi(-z) over the classes left out, at most the estimated Phi(min
-            z) (images,), float64.
+        failure: estimated sum of Phi(-z) over the classes left out (images,), float64; at most the
+            estimated Phi(min z).
         odds: estimated sum of exp(-z) over the classes left out (images,), float64.
     """
 
@@ -42,19 +45,21 @@ class Selection:
     odds: Tensor
 
     def odds_effect(self, p: Tensor) -> Tensor:
-        """How far the omitted margins would lower the mv-sigmoid p: p - 1 / (1 / p + sum
-        exp(-z))."""
+        """The amount by which the omitted margins would lower the mv-sigmoid p (images,)."""
+        # p = 1 / (1 + sum exp(-z)) (Han et al., the mv-sigmoid) becomes 1 / (1 / p + odds), and
+        # p - 1 / (1 / p + odds) = p^2 odds / (1 + p odds), in which nothing cancels.
         return p * p * self.odds / (1 + p * self.odds)
 
 
 def keep_margins(mean: Tensor, variance: Tensor, others: Tensor, most: int) -> Selection:
-    """Select the fewest margins, smallest z = m / s first, that leave out an estimated failure
-    probability below 1e-4; 8 to ``most``.
+    """Select the fewest margins that leave out an estimated failure probability below 1e-4, but at
+    least 8 and at most ``most``.
 
-    A variance from few draws is easily too small: below the median over the image's classes it is
-    raised half-way to the median. The number selected uses s a quarter larger still, and the
-    estimate of the omitted probability uses s an eighth larger. For any set K of margins that
-    contains the smallest z, P[K] - sum over the rest of Phi(-z) <= P[all] <= P[K] <= Phi(min z).
+    The margins with the smallest z = m / s come first. A variance from few draws is easily too
+    small: below the median over the image's classes it is raised half-way to the median. The number
+    selected uses s a quarter larger still, and the estimate of the omitted probability uses s an
+    eighth larger. For any set K of margins that contains the smallest z, P[K] - sum over the rest
+    of Phi(-z) <= P[all] <= P[K] <= Phi(min z).
 
     Args:
         mean: estimated means m (images, margins), float64.
@@ -63,37 +68,42 @@ def keep_margins(mean: Tensor, variance: Tensor, others: Tensor, most: int) -> S
         most: largest number of selected margins, fewer than there are margins.
     """
     raised = torch.maximum(variance, (variance + _median(variance)) / 2)
+    # A margin without variance never changes its sign: z is infinite, with the sign of the mean.
     flat = raised <= 0
-    z = torch.where(
-        flat,
-        torch.where(mean > 0, torch.inf, -torch.inf),
-        mean / torch.where(flat, 1.0, raised).sqrt(),
-    )
+    without_noise = torch.where(mean > 0, torch.inf, -torch.inf)
+    deviation = torch.where(flat, 1.0, raised).sqrt()  # 1 where it is not used
+    z = torch.where(flat, without_noise, mean / deviation)
     z, order = z.sort(dim=1, stable=True)
-    counts = (_left_out(z / _KEEPING) > _BUDGET).sum(1).clamp(min(_FEWEST, most), most)
+    # The effect of leaving out the margins from i on falls with i, so the number of those that are
+    # too large is the number of margins to select.
+    wanted = (_left_out(z / _SELECTING_FACTOR) > _BUDGET).sum(1)
+    counts = wanted.clamp(min(_FEWEST, most), most)
     chosen = others.gather(1, order[:, :most])
-    chosen = torch.where(torch.arange(most, device=z.device) < counts[:, None], chosen, -1)
-    z = z / _REPORTING
-    beyond = torch.arange(z.shape[1], device=z.device) >= counts[:, None]
+    is_selected = torch.arange(most, device=z.device) < counts[:, None]
+    chosen = torch.where(is_selected, chosen, -1)
+    z = z / _REPORTING_FACTOR
+    omitted = torch.arange(z.shape[1], device=z.device) >= counts[:, None]
+    odds = torch.exp(-z.clamp_min(-700))  # exp of more than 709.8 overflows a float64
     return Selection(
         others=chosen,
         counts=counts,
         failure=_left_out(z).gather(1, counts[:, None])[:, 0],
-        odds=total(torch.where(beyond, torch.exp(-z.clamp_min(-700)), 0.0)),
+        odds=total(torch.where(omitted, odds, 0.0)),
     )
 
 
 def _median(variance: Tensor) -> Tensor:
-    """The lower median of each row (rows, 1), NaN if the row has a NaN; torch's own median is not
-    deterministic on CUDA."""
+    """The lower median of each row (rows, 1); NaN if the row has a NaN."""
+    # torch's own median is not deterministic on CUDA.
     ranked = variance.sort(1).values  # NaN is last
-    return torch.where(
-        ranked[:, -1:].isnan(), torch.nan, ranked[:, (ranked.shape[1] - 1) // 2, None]
-    )
+    middle = ranked[:, (ranked.shape[1] - 1) // 2, None]
+    return torch.where(ranked[:, -1:].isnan(), torch.nan, middle)
 
 
 def _left_out(z: Tensor) -> Tensor:
-    """min(Phi(z_0), sum_{j >= i} Phi(-z_j)): the largest effect of leaving out the margins from i
-    on; z ascending (images, margins)."""
+    """The largest effect of leaving out the margins from i on (images, margins), for ascending z.
+
+    It is min(Phi(z_0), sum_{j >= i} Phi(-z_j)), by the bounds in :func:`keep_margins`.
+    """
     tail = normal_cdf(-z).flip(1).cumsum(1).flip(1)
     return torch.minimum(tail, normal_cdf(z[:, :1]))

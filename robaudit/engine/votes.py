@@ -13,8 +13,8 @@ from robaudit.engine.batch import ImageBatch
 
 FIRST = 16
 """Draws at the first look."""
-_STEP = 8
-_GROWTH = 8
+_STEP = 8  # the size of batches that networks pass fastest
+_GROWTH = 8  # a look after each eighth more: stops are late by a sixteenth on average
 
 Counts = NDArray[np.int64]
 T = TypeVar("T")
@@ -33,14 +33,15 @@ def count_votes(
         batch: the chunk.
         images: indices into the chunk, in order (n,).
         start: number of the first draw.
-        draws: draws of each image.
-        kept: output: whether each draw kept the class of the clean image (n, draws), bool; only if
-            ``images`` are all images.
+        draws: number of draws of each image.
+        kept: filled with whether each draw kept the class of the clean image (n, draws), bool; only
+            if ``images`` are all images.
 
     Returns:
-        (n, classes + 1), int64.
+        The votes (n, classes + 1), int64.
     """
     bins = batch.classes + 1
+    # Counts of all images in one row, so that a single scatter adds those of a batch.
     votes = torch.zeros(len(images) * bins, dtype=torch.int64, device=batch.x.device)
     for noisy, logits in batch.noisy_logits(draws, images, start=start):
         winner = torch.where(logits.isfinite().all(1), logits.argmax(1), batch.classes)
@@ -52,14 +53,17 @@ def count_votes(
 
 def flip_by_votes(votes: Sequence[int], predicted: int) -> int | None:
     """The other class with the most votes, the first if several tie; None if no copy flipped."""
+    # Negative counts, so that the smallest pair has the most votes, and the smallest index in ties.
     others = [(-count, c) for c, count in enumerate(votes) if c != predicted and count]
     return min(others)[1] if others else None
 
 
 def next_look(draws: int, most: int) -> int:
-    """Draws at the next look: an eighth more, in steps of 8 (stops are late by a sixteenth on
-    average)."""
-    return min(most, draws + max(_STEP, draws // _GROWTH // _STEP * _STEP) if draws else FIRST)
+    """The number of draws at the next look: an eighth more, in steps of 8; ``most`` at most."""
+    if not draws:
+        return min(most, FIRST)
+    further = draws // _GROWTH // _STEP * _STEP
+    return min(most, draws + max(_STEP, further))
 
 
 def in_rounds(
@@ -68,34 +72,32 @@ def in_rounds(
     count: Callable[[Sequence[int], int, int], Counts],
     look: Callable[[NDArray[np.int64], Counts, int], Sequence[T | None]],
 ) -> list[T]:
-    """Draw in rounds for the images that are still open, with a look at them after each round.
+    """Draw in rounds; after each, stop the images that are decided.
 
     Args:
         images: number of images.
         most: draws of an image at the last look.
         count: (images, start, draws) -> copies by class (images, classes + 1) among ``draws`` draws
             from number ``start`` on.
-        look: (images, copies by class so far, draws so far) -> the result of each, None if it stays
-            open; never None at the last look.
+        look: (images, copies by class so far, draws so far) -> the result of each image, None if it
+            stays open; never None at the last look.
 
     Returns:
         The result of each image, in order.
     """
-    ended: dict[int, T] = {}
-    still = np.arange(images)
+    decided: dict[int, T] = {}
+    open_images = np.arange(images)
     draws = 0
-    votes = np.zeros((images, 1), dtype=np.int64)
-    while len(still):
+    votes = np.zeros((images, 1), dtype=np.int64)  # the first counts broadcast it to all classes
+    while len(open_images):
         stop = next_look(draws, most)
-        votes = votes + count(still.tolist(), draws, stop - draws)
+        votes = votes + count(open_images.tolist(), draws, stop - draws)
         draws = stop
-        results = look(still, votes, draws)
-        ended.update(
-            (image, result)
-            for image, result in zip(still.tolist(), results, strict=True)
-            if result is not None
-        )
-        open_ = np.array([result is None for result in results])
-        still = still[open_]
-        votes = votes[open_]
-    return [ended[b] for b in range(images)]
+        results = look(open_images, votes, draws)
+        for image, result in zip(open_images.tolist(), results, strict=True):
+            if result is not None:
+                decided[image] = result
+        stays_open = np.array([result is None for result in results])
+        open_images = open_images[stays_open]
+        votes = votes[stays_open]
+    return [decided[b] for b in range(images)]

@@ -1,5 +1,8 @@
-"""Class names from a file: one per line (also ``n01440764 tench, Tinca tinca``), or JSON: a list,
-or a mapping in either direction."""
+"""Class names, class ids and sample ids from files.
+
+A file has one name per line (also ``n01440764 tench, Tinca tinca``), or it is JSON: a list, or a
+mapping in either direction.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,14 @@ BASE_DIR = "base_dir"
 """Key in the validation context: the folder of relative paths."""
 _SYNSET_WORDS = re.compile(r"(n\d{8})[\s,]+(\S.*)")
 """A line of ImageNet's class lists: a synset and its synonyms."""
-_LARGEST = 2**24
+_LARGEST = 2**24  # bytes of a file: 16 MiB hold a million ids; weights by mistake are refused
 
 
 def read_class_names(value: object, info: ValidationInfo) -> object:
-    """The distinct names in a file, by class index, if the value is a path; a mapping's names in
-    order; any other value unchanged.
+    """Class names by class index.
+
+    If the value is a path, they are the distinct names in the file; if it is a mapping, its names
+    in order. Any other value is returned unchanged.
 
     Raises:
         ValueError: there is no such file, it has no names, or a mapping lacks an index.
@@ -36,18 +41,18 @@ def read_class_names(value: object, info: ValidationInfo) -> object:
         return value
     path, text = _read(value, info)
     names = _from_json(text) if path.suffix.lower() == ".json" else _lines(text)
-    if not names or not all(names):
+    if not names:
+        raise ValueError("is an empty file")
+    if not all(names):
         raise ValueError(
             f"must be a file with a name on each line (line {names.index('') + 1} is empty)"
-            if names
-            else "is an empty file"
         )
-    pairs = [_SYNSET_WORDS.fullmatch(name) for name in names]
-    return (
-        _first_synonyms([pair[2] for pair in pairs if pair], [pair[1] for pair in pairs if pair])
-        if all(pairs)
-        else distinct(names)
-    )
+    matches = [_SYNSET_WORDS.fullmatch(name) for name in names]
+    # A single line of another form makes it a plain list of names.
+    if not all(matches):
+        return distinct(names)
+    synsets = [match[1] for match in matches if match]
+    return _first_synonyms([match[2] for match in matches if match], synsets)
 
 
 def read_class_ids(value: object, info: ValidationInfo) -> object:
@@ -59,7 +64,9 @@ def read_class_ids(value: object, info: ValidationInfo) -> object:
     """
     if not isinstance(value, str):
         return value
-    words = [re.split(r"[\s,]", line, maxsplit=1)[0] for line in _lines(_read(value, info)[1])]
+    _, text = _read(value, info)
+    # The separator between the id and the names may be a space or a comma.
+    words = [re.split(r"[\s,]", line, maxsplit=1)[0] for line in _lines(text)]
     if not all(words):
         raise ValueError("must be a file that begins each line with an id")
     return tuple(words)
@@ -72,25 +79,39 @@ def read_ids(value: object, info: ValidationInfo) -> object:
         ValueError: there is no such file, or an id appears twice.
     """
     if isinstance(value, str):
-        value = [line for line in _lines(_read(value, info, "ids")[1]) if line]
+        _, text = _read(value, info, "ids")
+        value = [line for line in _lines(text) if line]
     if not isinstance(value, list | tuple):
         return value
+    # YAML reads an id such as 17 as a number, and also yes and no as truth values, which the type
+    # check refuses.
     ids = tuple(
         str(entry) if isinstance(entry, int) and not isinstance(entry, bool) else entry
         for entry in value
     )
-    if twice := [name for name, times in Counter(ids).items() if times > 1]:
-        raise ValueError(f"lists {twice[0]!r} twice")
+    repeated = [name for name, times in Counter(ids).items() if times > 1]
+    if repeated:
+        raise ValueError(f"lists {repeated[0]!r} twice")
     return ids
 
 
 def _read(value: str, info: ValidationInfo, what: str = "names") -> tuple[Path, str]:
+    """The path and the text of a file.
+
+    Args:
+        value: the path as written.
+        info: the validation, with the folder of relative paths.
+        what: the content, for messages.
+
+    Raises:
+        ValueError: there is no such file, or it is not a text file of a reasonable size.
+    """
     path = (info.context or {}).get(BASE_DIR, Path()) / expanded(value)
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
             raise ValueError(f"must be a list of {what}, or a file of them")
-        return path, path.read_text(encoding="utf-8-sig")
+        return path, path.read_text(encoding="utf-8-sig")  # Windows editors begin with a BOM
     except UnicodeDecodeError:
         raise ValueError("must be a file of UTF-8 text") from None
     except OSError as error:
@@ -100,24 +121,26 @@ def _read(value: str, info: ValidationInfo, what: str = "names") -> tuple[Path, 
 
 
 def _lines(text: str) -> list[str]:
+    """The stripped lines of a text, without empty ones at its ends."""
     return [line.strip() for line in text.strip().splitlines()]
 
 
 def _first_synonyms(names: Sequence[str], synsets: Sequence[str]) -> tuple[str, ...]:
-    """The first synonym of each class; all synonyms if that is not unique; with the synset if they
-    are not unique either.
+    """The first synonym of each class; all of its synonyms where the first is not unique.
 
-    ImageNet has two classes whose only name is crane.
+    The synset is added where they are not unique either: ImageNet has two classes whose only name
+    is crane.
     """
-    first = [name.split(",", 1)[0].strip() for name in names]
-    times = Counter(first)
-    return distinct(
-        [short if times[short] == 1 else name for short, name in zip(first, names, strict=True)],
-        synsets,
-    )
+    shorts = [name.split(",", 1)[0].strip() for name in names]
+    times = Counter(shorts)
+    chosen = [
+        short if times[short] == 1 else name for short, name in zip(shorts, names, strict=True)
+    ]
+    return distinct(chosen, synsets)
 
 
 def _from_json(text: str) -> list[str]:
+    """The names in a JSON text, in the order of the classes."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -126,19 +149,21 @@ def _from_json(text: str) -> list[str]:
 
 
 def _by_index(names: object) -> list[str]:
-    """The names in the order of the classes, from names by index (as Transformers has them) or
-    indices by name (``class_to_idx``)."""
+    """The names in the order of the classes.
+
+    They are listed, or given by index (as Transformers has them), or as indices by name
+    (torchvision's ``class_to_idx``).
+    """
     if isinstance(names, Mapping):
-        by_name = all(type(index) is int for index in names.values())
-        by_index = {
-            str(index): name
-            for index, name in ((v, k) if by_name else (k, v) for k, v in names.items())
-        }
+        pairs = list(names.items())
+        if all(type(index) is int for index in names.values()):
+            pairs = [(index, name) for name, index in pairs]
+        by_index = {str(index): name for index, name in pairs}  # JSON's keys are text
         names = [by_index.get(str(index)) for index in range(len(names))]
-    listed = names if isinstance(names, list) else []
-    odd = [name for name in listed if isinstance(name, bool | int | float)]
-    if odd:
-        raise ValueError(f"has the name {odd[0]!r}, which {unquoted(odd[0])}")
+    if isinstance(names, list):
+        numbers = [name for name in names if isinstance(name, bool | int | float)]
+        if numbers:
+            raise ValueError(f"has the name {numbers[0]!r}, which {unquoted(numbers[0])}")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(
             "must be a list of names, {index: name} or {name: index}, with all indices from 0"

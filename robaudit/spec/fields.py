@@ -23,8 +23,12 @@ from robaudit.errors import SpecError, did_you_mean
 
 KEY = "about_key"
 """The entry of a validator's error context that names the key."""
-UNKNOWN_KEY, MISSING_KEY, WRONG_KEY = "unknown_key", "missing_key", "wrong_key"
-"""The types of errors about a key."""
+UNKNOWN_KEY = "unknown_key"
+"""The type of an error about a key that a section does not have."""
+MISSING_KEY = "missing_key"
+"""The type of an error about a required key."""
+WRONG_KEY = "wrong_key"
+"""The type of an error about the value of a key."""
 
 
 def about_key(kind: str, key: str, text: str = "") -> PydanticCustomError:
@@ -48,8 +52,10 @@ def unquoted(value: bool | float | date) -> str:
 
 
 def as_number(value: object) -> object:
-    """Read ``8/255`` as a number; refuse YAML's true, false, yes and no; pass anything else on to
-    the type check."""
+    """Read ``8/255`` as a number; refuse YAML's true, false, yes and no.
+
+    Anything else is passed on to the type check.
+    """
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004  pydantic reports a ValueError
     if isinstance(value, str) and value.count("/") == 1:
@@ -81,7 +87,8 @@ def level(where: str, value: object) -> float:
         SpecError: it is not a positive number.
     """
     with contextlib.suppress(SpecError):
-        if (parsed := number(where, value)) > 0:
+        parsed = number(where, value)
+        if parsed > 0:
             return parsed
     raise SpecError(
         where, f"{value!r} is not a positive number", "give one noise level, such as 0.05 or 8/255"
@@ -89,22 +96,25 @@ def level(where: str, value: object) -> float:
 
 
 def as_bytes(value: object) -> object:
-    """Read ``4GB``, ``512 MiB`` or ``1.5g`` as a number of bytes; refuse other text; pass anything
-    else on to the type check."""
+    """Read ``4GB``, ``512 MiB`` or ``1.5g`` as a number of bytes; refuse other text.
+
+    Anything else is passed on to the type check.
+    """
     if not isinstance(value, str):
         return value
+    # Bounded digits: the size fits into a float, and no text makes the match slow.
     match = re.fullmatch(
         r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?\s*", value, re.ASCII | re.IGNORECASE
     )
     if match is None:
         raise ValueError("must be an amount of memory such as 4GB or 512MiB")
-    return round(
-        float(match[1]) * (1024 if match[3] else 1000) ** " kmgt".index(match[2].lower() or " ")
-    )
+    base = 1024 if match[3] else 1000
+    exponent = " kmgt".index(match[2].lower() or " ")
+    return round(float(match[1]) * base**exponent)
 
 
 def _no_bool(value: object) -> object:
-    """Refuse YAML's true, false, yes and no as numbers (Python treats them as 1 and 0)."""
+    """Refuse YAML's true, false, yes and no, which Python treats as the numbers 1 and 0."""
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004  pydantic reports a ValueError
     return value
@@ -118,15 +128,17 @@ def as_tuple(value: object) -> object:
 
 
 class _SingleToo:
-    """Accept a single value for a list of one."""
+    """Annotates a tuple of any length that also accepts a single value for a tuple of one."""
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
+        """The schema of the tuple, after a validator; JSON schemas show both forms."""
         listed = handler(source)
         (item,) = listed["items_schema"]
+        either = core_schema.union_schema([item, listed])
         return core_schema.no_info_before_validator_function(
-            as_tuple, listed, json_schema_input_schema=core_schema.union_schema([item, listed])
+            as_tuple, listed, json_schema_input_schema=either
         )
 
 
@@ -134,6 +146,7 @@ T = TypeVar("T")
 OneOrMore = Annotated[tuple[T, ...], _SingleToo()]
 """A list of any length, or a single value."""
 _Fraction = Annotated[str, Field(pattern=r"^\s*\d+(\.\d+)?\s*/\s*\d+(\.\d+)?\s*$")]
+# JSON schemas describe the fractions, which pydantic cannot know from the validators.
 Number = Annotated[
     float,
     Field(allow_inf_nan=False),
@@ -151,16 +164,20 @@ Bytes = Annotated[int, Field(gt=0, lt=2**63), BeforeValidator(as_bytes), BeforeV
 
 
 def _renamed(options: Mapping[Any, Any], renamed: Mapping[str, str]) -> dict[Any, Any]:
-    """The options under their present names; a former name beside the present one stays, and is
-    refused as unknown."""
-    return {
-        renamed[key] if key in renamed and renamed[key] not in options else key: value
-        for key, value in options.items()
-    }
+    """The options under their present names.
+
+    A former name beside the present one stays as it is, and is later refused as unknown.
+    """
+    present = dict[Any, Any]()
+    for key, value in options.items():
+        name = renamed.get(key, key)
+        present[key if name in options else name] = value
+    return present
 
 
 SAMPLES_ARE_DRAWS: Mapping[str, str] = {"samples": "draws", "max_samples": "max_draws"}
-"""The former names of numbers of draws: a sample is a member of the data set."""
+"""The former names of numbers of draws, by which they are still accepted: a sample is a member of
+the data set."""
 
 
 class SpecSection(BaseModel):
@@ -172,6 +189,7 @@ class SpecSection(BaseModel):
 
     renamed: ClassVar[Mapping[str, str]] = {}
 
+    # Pydantic warns of fields that begin with model_ unless no namespace is protected.
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
     @model_validator(mode="before")
@@ -179,14 +197,16 @@ class SpecSection(BaseModel):
     def _known_keys(cls, value: object) -> object:
         """Refuse an unknown key, with the nearest known key, and a missing key, with its
         description."""
-        if isinstance(value, Mapping):
-            fields = cls.model_fields
-            value = _renamed(value, cls.renamed)
-            if cls.model_config.get("extra") == "forbid" and (
-                unknown := next((key for key in value if key not in fields), None)
-            ):
+        if not isinstance(value, Mapping):
+            return value
+        fields = cls.model_fields
+        options = _renamed(value, cls.renamed)
+        # Unknown keys first: a misspelt key explains a missing one.
+        if cls.model_config.get("extra") == "forbid":
+            unknown = next((key for key in options if key not in fields), None)
+            if unknown:
                 raise about_key(UNKNOWN_KEY, str(unknown), did_you_mean(str(unknown), fields))
-            for key, field in fields.items():
-                if field.is_required() and key not in value:
-                    raise about_key(MISSING_KEY, key, field.description or "")
-        return value
+        for key, field in fields.items():
+            if field.is_required() and key not in options:
+                raise about_key(MISSING_KEY, key, field.description or "")
+        return options

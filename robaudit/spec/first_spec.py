@@ -16,7 +16,7 @@ from robaudit.spec.fields import level
 from robaudit.spec.model import recognised
 from robaudit.spec.presets import NORMALISATIONS
 
-_EMBEDDED = "digits"
+_EMBEDDED = "digits"  # the data set of the package itself
 _TITLE = "# What robaudit audits; for all keys see docs/spec.md or robaudit list schema"
 _NORMALISE = (
     "  # mean: [0.485, 0.456, 0.406]   # as in training, if the images were normalised; applied "
@@ -32,7 +32,7 @@ def normalisation(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     Raises:
         SpecError: the name is unknown.
     """
-    key = re.sub(r"[\s_-]", "", text).lower()
+    key = re.sub(r"[\s_-]", "", text).lower()  # Fashion-MNIST is fashionmnist
     if key not in NORMALISATIONS:
         remedy = (
             f"{did_you_mean(key, NORMALISATIONS)}; numbers: --set model.mean=[0.5] --set "
@@ -49,13 +49,14 @@ def dataset_section(text: str, base: Path, limit: int) -> dict[str, Any]:
     Args:
         text: the option.
         base: the spec's folder, the base of relative paths.
-        limit: number of images: the first of an array; a random subset of folders, whose first
-            images all belong to one class.
+        limit: number of images: the first ones of an array, or a random subset of folders, whose
+            first images all belong to one class.
 
     Raises:
         SpecError: there is no such file, or its kind is unknown.
     """
     family, colon, name = text.partition(":")
+    # A folder of this name is the user's own data.
     if text == _EMBEDDED and not (base / text).exists():
         return {"kind": "digits", "limit": limit}
     if colon and family == "torchvision":
@@ -82,6 +83,7 @@ def dataset_section(text: str, base: Path, limit: int) -> dict[str, Any]:
             "is not a supported kind of data",
             f"give {forms}; all forms: docs/model-and-data.md",
         )
+    # The first images of a folder all belong to one class; those of an array rarely do.
     if section["kind"] == "npz":
         return {**section, **_without_labels(base / text), "limit": limit}
     return {**section, "sample": {"size": limit}}
@@ -92,8 +94,8 @@ def _without_labels(path: Path) -> dict[str, object]:
     try:
         with zipfile.ZipFile(path) as archive:
             return {"labels_key": None} if len(archive.namelist()) == 1 else {}
-    except (OSError, zipfile.BadZipFile):  # opening the data set will report the error
-        return {}
+    except (OSError, zipfile.BadZipFile):
+        return {}  # opening the data set will report the error
 
 
 def levels(text: str) -> list[float | str]:
@@ -102,16 +104,17 @@ def levels(text: str) -> list[float | str]:
     Raises:
         SpecError: a level is not a positive number.
     """
-    return [
-        piece if "/" in piece else value
-        for piece in re.split(r"[\s,]+", text.strip())
-        if (value := level("--sigma", piece))
-    ]
+    numbers: list[float | str] = []
+    for piece in re.split(r"[\s,]+", text.strip()):
+        value = level("--sigma", piece)
+        numbers.append(piece if "/" in piece else value)
+    return numbers
 
 
 def spec_text(document: Mapping[str, Any], source: str = "") -> str:
-    """The YAML text: commented sections, with values in YAML's JSON subset so that no text can
-    break out of its quotes.
+    """The YAML text of a spec, with comments.
+
+    Values are in YAML's JSON subset, so that no text can break out of its quotes.
 
     Args:
         document: the sections.
@@ -131,9 +134,12 @@ def spec_text(document: Mapping[str, Any], source: str = "") -> str:
             )
         elif name == "model" and "mean" not in section:
             lines += _NORMALISE
-    return "\n".join([*lines, *(() if "gates" in document else _NO_GATES)]) + "\n"
+    if "gates" not in document:
+        lines += _NO_GATES
+    return "\n".join(lines) + "\n"
 
 
 def _value(value: Any) -> str:
+    """A value as JSON, with unprintable characters as escapes that YAML understands."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)

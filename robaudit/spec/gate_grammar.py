@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal
 
 from robaudit.errors import RobauditError, SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LevelChoice, LevelName, NoiseLevel
@@ -33,8 +33,8 @@ WARNINGS = "warnings"
 
 
 class RunQuantities(Mapping[str, tuple[str, ...]]):
-    """The quantities of ``robaudit gate``: the installed statistics, each with its required
-    arguments (besides those that select results).
+    """The quantities of ``robaudit gate`` by name: the required arguments of each installed
+    statistic, besides those that select results.
 
     A statistic is imported when its arguments are looked up.
     """
@@ -63,16 +63,16 @@ class RunQuantities(Mapping[str, tuple[str, ...]]):
         return name in names_in(STATISTICS)
 
     def arguments(self) -> list[str]:
-        """The arguments of all statistics that work; a broken plugin says what is wrong when a gate
-        names it."""
-        found: dict[str, None] = {}
-        for name in sorted(self, key=self._from_elsewhere):
+        """The arguments of all statistics; the core's own come first."""
+        arguments: dict[str, None] = {}
+        for name in sorted(self, key=self._is_from_elsewhere):
+            # A broken plugin says what is wrong when a gate names it, not in every output.
             with contextlib.suppress(RobauditError):
-                found |= dict.fromkeys(self[name])
-        return list(found)
+                arguments.update(dict.fromkeys(self[name]))
+        return list(arguments)
 
-    def _from_elsewhere(self, name: str) -> bool:
-        """The core's own statistics come first."""
+    def _is_from_elsewhere(self, name: str) -> bool:
+        """Whether a statistic is from a family or another package, not from the core."""
         return not any(
             point.name == name and point.module.startswith("robaudit.gates.")
             for point in in_group(STATISTICS)
@@ -83,11 +83,12 @@ QUANTITIES = RunQuantities()
 """The quantities of ``robaudit gate``."""
 _WHAT = "gate statistic"
 _GATE = re.compile(
-    r"\s*(?P<quantity>\w+)\s*(?:\((?P<arguments>[^()]*)\))?\s*(?P<relation>[<>=!~]+)\s*(?P<number>.*?)\s*",
+    r"\s*(?P<quantity>\w+)\s*(?:\((?P<arguments>[^()]*)\))?"
+    r"\s*(?P<relation>[<>=!~]+)\s*(?P<number>.*?)\s*",
     re.DOTALL,
 )
-_LONGEST = 300
-_USUAL = "mean"
+_LONGEST = 300  # characters of a gate; messages repeat its text
+_EXAMPLE = "mean"  # the quantity of the example in messages, where it is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Gate(Record):
         level_name: the name of the level; None: any. The text ``sigma=0.1`` is a level with the
             name sigma.
         part: selects a value of an estimator with several (``q=100``); None: any.
-        arguments: of the quantity, by name.
+        arguments: the arguments of the quantity, by name.
     """
 
     quantity: str
@@ -115,7 +116,7 @@ class Gate(Record):
     arguments: Mapping[str, float] = field(default_factory=dict)
 
     def __hash__(self) -> int:
-        return hash(str(self))
+        return hash(str(self))  # a mapping, such as the arguments, has no hash
 
     @classmethod
     def json_members(cls) -> tuple[Member, ...]:
@@ -129,6 +130,11 @@ class Gate(Record):
                 "the argument of a quantity; None for others",
             )
 
+        def attribute(name: str, kind: Any, about: str) -> Member:
+            return Member(name, attrgetter(name), kind, about)
+
+        about_estimator = "The name of its result; None if it names no estimator."
+        about_selection = "select the results; None: the run's only one."
         about_name = (
             "the name of the level; None: any. The text ``sigma=0.1`` is a level with "
             "the name sigma."
@@ -136,29 +142,14 @@ class Gate(Record):
         about_relation = "``>=`` or ``<=``, and the number."
         return (
             Member("gate", str, str, "The gate as text for the command line."),
-            Member("quantity", attrgetter("quantity"), str, "the compared quantity."),
-            Member(
-                "estimator",
-                attrgetter("result"),
-                str | None,
-                "The name of its result; None if it names no estimator.",
-            ),
-            Member(
-                "noise",
-                attrgetter("noise"),
-                str | None,
-                "select the results; None: the run's only one.",
-            ),
-            Member("level_name", attrgetter("level_name"), LevelName | None, about_name),
-            Member(
-                "level",
-                attrgetter("level"),
-                float | None,
-                "select the results; None: the run's only one.",
-            ),
+            attribute("quantity", str, "the compared quantity."),
+            Member("estimator", attrgetter("result"), str | None, about_estimator),
+            attribute("noise", str | None, about_selection),
+            attribute("level_name", LevelName | None, about_name),
+            attribute("level", float | None, about_selection),
             *map(argument, QUANTITIES.arguments()),
-            Member("relation", attrgetter("relation"), Relation, about_relation),
-            Member("threshold", attrgetter("threshold"), float, about_relation),
+            attribute("relation", Relation, about_relation),
+            attribute("threshold", float, about_relation),
         )
 
     @property
@@ -174,8 +165,8 @@ class Gate(Record):
     def means(self, name: str) -> bool:
         """Whether it can apply to the result of this name, at any noise level."""
         parsed = ResultName.parse(name)
-        same = self.part is None or str(parsed.part) == str(self.part)
-        return same and self.estimator in (None, name, parsed.estimator)
+        same_part = self.part is None or str(parsed.part) == str(self.part)
+        return same_part and self.estimator in (None, name, parsed.estimator)
 
     @property
     def levels(self) -> LevelChoice:
@@ -188,28 +179,18 @@ class Gate(Record):
     def about(self, result: str, at: NoiseLevel) -> Gate:
         """The same gate for the result of this name at this noise level."""
         name = ResultName.parse(result)
-        if at.level is None:
-            return replace(self, estimator=name.estimator, part=name.part, noise=at.noise)
-        return replace(
-            self,
-            estimator=name.estimator,
-            part=name.part,
-            noise=at.noise,
-            level=at.level,
-            level_name=at.name,
-        )
+        gate = replace(self, estimator=name.estimator, part=name.part, noise=at.noise)
+        return gate if at.level is None else replace(gate, level=at.level, level_name=at.name)
 
     def __str__(self) -> str:
-        noise = (
-            None if self.noise == GAUSSIAN and self.level_name is LevelName.SIGMA else self.noise
-        )
-        level = "sigma" if self.level_name is LevelName.SIGMA else "level"
+        is_sigma = self.level_name is LevelName.SIGMA
         part = {} if self.part is None else {self.part.name.value: self.part.value}
         arguments = {
             "estimator": self.estimator,
             **part,
-            "noise": noise,
-            level: self.level,
+            # A sigma alone means Gaussian noise.
+            "noise": None if is_sigma and self.noise == GAUSSIAN else self.noise,
+            "sigma" if is_sigma else "level": self.level,
             **self.arguments,
         }
         named = ", ".join(
@@ -217,10 +198,8 @@ class Gate(Record):
             for name, value in arguments.items()
             if value is not None
         )
-        return (
-            f"{self.quantity}{f'({named})' if named else ''} {self.relation} "
-            f"{number_text(self.threshold)}"
-        )
+        in_brackets = f"({named})" if named else ""
+        return f"{self.quantity}{in_brackets} {self.relation} {number_text(self.threshold)}"
 
 
 NO_WARNINGS = Gate(WARNINGS, "<=", 0.0)
@@ -228,8 +207,9 @@ NO_WARNINGS = Gate(WARNINGS, "<=", 0.0)
 
 
 def number_text(number: float) -> str:
-    """A number with enough digits to read the same number back, at least six."""
-    return short if float(short := f"{number:.6g}") == number else repr(number)
+    """A number with six digits, or as many as it takes to read the same number back."""
+    short = f"{number:.6g}"
+    return short if float(short) == number else repr(number)
 
 
 def parse_gate(text: str, quantities: Mapping[str, Collection[str]], where: str) -> Gate:
@@ -237,8 +217,8 @@ def parse_gate(text: str, quantities: Mapping[str, Collection[str]], where: str)
 
     Args:
         text: as the user wrote it.
-        quantities: the known quantities, each with its required arguments (besides those that
-            select results).
+        quantities: the required arguments of the known quantities, by name, besides those that
+            select results.
         where: its location, for messages (``--gate``, ``spec.yaml, gates``).
 
     Raises:
@@ -246,6 +226,7 @@ def parse_gate(text: str, quantities: Mapping[str, Collection[str]], where: str)
     """
     where = f"{where} {text!r}"
     example = f"for example {_example(quantities)!r}"
+    # A long text could also make the match slow.
     match = _GATE.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise SpecError(where, "is not of the form quantity(name=value, ...) >= number", example)
@@ -260,6 +241,7 @@ def parse_gate(text: str, quantities: Mapping[str, Collection[str]], where: str)
     for name in needed:
         if name not in arguments:
             raise SpecError(where, f"{quantity} needs {name}", f"write {quantity}({name}=0.5)")
+    # sigma is a level under its own name.
     if "sigma" in arguments and "level" in arguments:
         raise SpecError(where, "has both sigma and level", "give one of them")
     key = "sigma" if "sigma" in arguments else "level"
@@ -286,13 +268,16 @@ def _result(arguments: Mapping[str, str], where: str) -> tuple[str | None, Part 
     """The estimator and the part of ``estimator=path, q=100`` or ``estimator=path:q=100``."""
     named = ResultName.parse(arguments["estimator"]) if "estimator" in arguments else None
     parts = [_part(name, arguments[name], where) for name in PartName if name in arguments]
-    parts += [named.part] if named is not None and named.part is not None else []
+    if named is not None and named.part is not None:
+        parts.append(named.part)
     if len(parts) > 1:
         raise SpecError(where, f"says both {parts[0]} and {parts[1]}", "say one of them")
-    return None if named is None else named.estimator, parts[0] if parts else None
+    estimator = None if named is None else named.estimator
+    return estimator, parts[0] if parts else None
 
 
 def _part(name: PartName, value: str, where: str) -> Part:
+    """The part of an argument such as ``q=100`` or ``norm=l2``."""
     if name is not PartName.NORM:
         return Part(name, _number(value, name, where, infinite=True))
     try:
@@ -302,7 +287,8 @@ def _part(name: PartName, value: str, where: str) -> Part:
 
 
 def _example(quantities: Mapping[str, Collection[str]]) -> str:
-    quantity = _USUAL if _USUAL in quantities else next(iter(quantities))
+    """A gate for messages."""
+    quantity = _EXAMPLE if _EXAMPLE in quantities else next(iter(quantities))
     named = "".join(f", {name}=0.5" for name in sorted(quantities[quantity]))
     return f"{quantity}(estimator={reference()}, sigma=0.05{named}) >= 0.9"
 
@@ -313,7 +299,8 @@ def _arguments(text: str, quantity: str, further: Sequence[str], where: str) -> 
     known = ("estimator", *PartName, "sigma", "noise", "level", *further)
     for piece in text.split(",") if text.strip() else ():
         name, equals, value = (part.strip() for part in piece.partition("="))
-        if not equals or not name or not value:
+        is_complete = name and equals and value
+        if not is_complete:
             raise SpecError(
                 where, f"{piece.strip()!r} is not of the form name=value", "for example sigma=0.05"
             )
@@ -323,13 +310,18 @@ def _arguments(text: str, quantity: str, further: Sequence[str], where: str) -> 
             )
         if name in arguments:
             raise SpecError(where, f"{name} appears twice", "name it once")
-        arguments[name] = value.strip("'\"")
+        arguments[name] = value.strip("'\"")  # noise='rain' is as good as noise=rain
     return arguments
 
 
 def _number(text: str, what: str, where: str, *, infinite: bool = False) -> float:
+    """The number in a text, for example 0.9 or 8/255.
+
+    Raises:
+        SpecError: it is no number, or an infinite one where that is not allowed.
+    """
     try:
-        number = float(str(as_number(text)))
+        number = float(str(as_number(text)))  # as_number reads 8/255
     except ValueError:
         number = math.nan
     if math.isnan(number) or (math.isinf(number) and not infinite):

@@ -40,6 +40,8 @@ from robaudit.spec.fields import (
 from robaudit.spec.gate_grammar import QUANTITIES, parse_gate
 from robaudit.spec.origin import Location, Origin
 
+# Bounds far beyond any audit, so that a slip or a hostile spec is refused at once instead of
+# filling memory with tasks.
 MOST_NOISES = 100
 MOST_LEVELS = 1000
 MOST_ROWS = 2**20
@@ -60,6 +62,7 @@ class ModelSpec(SpecSection):
         description="key of the weights in a checkpoint that holds several, for example "
         "model_ema; or the prefix of their names",
     )
+    # "memory" stands for a network that a Python program passed: see IN_MEMORY.
     format: Literal["torchscript", "pt2", "safetensors", "onnx", "python", "memory"] | None = Field(
         None, description="default: guessed from the file's suffix and content"
     )
@@ -84,12 +87,14 @@ class ModelSpec(SpecSection):
 
     @model_validator(mode="after")
     def _check(self) -> ModelSpec:
-        if self.mean and self.std and len(self.mean) != len(self.std):
+        has_both = self.mean and self.std
+        if has_both and len(self.mean) != len(self.std):
             raise ValueError(
                 f"mean has {len(self.mean)} values and std has {len(self.std)}; give one for "
                 "each channel in both"
             )
-        if self.path is None and self.architecture is None and self.format != "memory":
+        has_source = self.path is not None or self.architecture is not None
+        if not has_source and self.format != IN_MEMORY:
             raise ValueError(
                 "needs a path (or, for format python, an architecture package.module:function)"
             )
@@ -107,8 +112,8 @@ class BaseDatasetSpec(SpecSection):
     """The keys of every kind of data set; each kind adds its own keys, and opens its data."""
 
     names_from_model: ClassVar[bool] = False
-    """Whether the model's own files supply class names that the spec lacks; other kinds of data
-    have class names themselves."""
+    """Whether the model's own files supply class names that the spec lacks; False for kinds of data
+    that have class names themselves."""
 
     kind: str
     limit: Count | None = Field(None, description="audit the first N samples")
@@ -182,6 +187,7 @@ class BaseDatasetSpec(SpecSection):
 
     @model_validator(mode="after")
     def _one_selection(self) -> BaseDatasetSpec:
+        # Two selections could mean either order, with other samples in each.
         selections = [key for key in ("limit", "sample", "ids") if getattr(self, key) is not None]
         if len(selections) > 1:
             raise ValueError(f"{selections[0]} and {selections[1]} cannot be combined; keep one")
@@ -257,11 +263,9 @@ def dataset_kind(name: str) -> type[BaseDatasetSpec]:
         SpecError: there is no such kind.
         RobauditError: its plugin does not import, or is not a section of a spec.
     """
-    return (
-        MemorySpec
-        if name == IN_MEMORY
-        else load_class(DATASETS, "data set kind", name, BaseDatasetSpec, "dataset")
-    )
+    if name == IN_MEMORY:
+        return MemorySpec
+    return load_class(DATASETS, "data set kind", name, BaseDatasetSpec, "dataset")
 
 
 def recognised(written: str, base: Path) -> dict[str, Any] | None:
@@ -281,15 +285,17 @@ def _of_its_kind(value: object, info: ValidationInfo) -> object:
     if not isinstance(value, Mapping):
         return value
     name = value.get("kind")
+    kinds = dataset_kinds()
     if name is None:
-        raise about_key(WRONG_KEY, "kind", f"is missing; kind: {' | '.join(dataset_kinds())}")
-    if name not in (kinds := [*dataset_kinds(), IN_MEMORY]):
-        raise about_key(
-            WRONG_KEY, "kind", f"unknown kind {name!r}; {did_you_mean(str(name), kinds[:-1])}"
-        )
+        raise about_key(WRONG_KEY, "kind", f"is missing; kind: {' | '.join(kinds)}")
+    # A spec file may not name the kind memory, but a program's spec does, so it is not suggested.
+    if name not in kinds and name != IN_MEMORY:
+        remedy = did_you_mean(str(name), kinds)
+        raise about_key(WRONG_KEY, "kind", f"unknown kind {name!r}; {remedy}")
     return dataset_kind(name).model_validate(value, context=info.context)
 
 
+# Written with all keys of its kind; pydantic would write only those of the base class.
 DatasetSpec = Annotated[SerializeAsAny[BaseDatasetSpec], BeforeValidator(_of_its_kind)]
 
 
@@ -300,8 +306,9 @@ def noise_entries(value: object) -> list[tuple[Location, object]]:
     name.
     """
     entries: list[tuple[Location, object]] = []
-    for i, entry in enumerate(value if isinstance(value, list | tuple) else [value]):
-        place: Location = (i,) if isinstance(value, list | tuple) else ()
+    listed = value if isinstance(value, list | tuple) else [value]
+    for i, entry in enumerate(listed):
+        place: Location = (i,) if listed is value else ()
         names = entry.get("name") if isinstance(entry, Mapping) else None
         if isinstance(entry, Mapping) and isinstance(names, list | tuple):
             entries += [(place, {**entry, "name": name}) for name in names]
@@ -311,6 +318,7 @@ def noise_entries(value: object) -> list[tuple[Location, object]]:
 
 
 def _each_name(value: object) -> object:
+    """The noises with one name each."""
     return tuple(entry for _, entry in noise_entries(value))
 
 
@@ -321,9 +329,10 @@ class NoiseSpec(SpecSection):
     """A noise: its kind, its levels under the kind's level name, and the kind's options, which the
     kind checks."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow")  # the options of the kind
 
     kind: str = GAUSSIAN
+    # No colon and no equals sign, which separate the parts of a level's key: gaussian:sigma=0.05.
     name: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=60)] = Field(
         "", description="label in the results; default: the kind"
     )
@@ -346,10 +355,10 @@ class NoiseSpec(SpecSection):
     def _one_level_name(self) -> NoiseSpec:
         present = [name for name in LEVEL_KEYS if getattr(self, name) is not None]
         if not present:
+            # The level name of another kind is known only once its plugin is imported.
             if self.kind == GAUSSIAN:
-                raise about_key(
-                    MISSING_KEY, "sigma", NoiseSpec.model_fields["sigma"].description or ""
-                )
+                about_sigma = NoiseSpec.model_fields["sigma"].description or ""
+                raise about_key(MISSING_KEY, "sigma", about_sigma)
             raise ValueError(f"has no levels: the key {' or '.join(LEVEL_KEYS)} is missing")
         if len(present) > 1:
             raise ValueError(
@@ -360,10 +369,12 @@ class NoiseSpec(SpecSection):
             raise ValueError(
                 f"is called {self.label!r}, the word for results without noise; choose another name"
             )
-        if self.name == GAUSSIAN != self.kind:
+        # Tables leave the label gaussian out: "sigma 0.05" means isotropic Gaussian noise.
+        if self.name == GAUSSIAN and self.kind != GAUSSIAN:
             raise ValueError(
                 f"is called {GAUSSIAN!r} and is of the kind {self.kind!r}; choose another name"
             )
+        # A level is part of the address of a result, which two rows would share.
         if len(set(self.levels)) != len(self.levels):
             raise about_key(
                 WRONG_KEY, present[0].value, f"the same {present[0]} appears twice; list each once"
@@ -393,11 +404,12 @@ class NoiseSpec(SpecSection):
 
     @property
     def at(self) -> tuple[NoiseLevel, ...]:
-        """The levels with their label, in the spec's order."""
+        """The noise at each of its levels, in the spec's order."""
         return tuple(NoiseLevel(self.label, level, self.level_name) for level in self.levels)
 
     @model_serializer
     def _as_written(self) -> dict[str, Any]:
+        """The noise as in a spec: only its own level name, and its options beside the keys."""
         return {
             "kind": self.kind,
             "name": self.label,
@@ -411,6 +423,7 @@ class EstimatorSpec(SpecSection):
     """An estimator by name, with its options, which the estimator checks."""
 
     name: str
+    # No colon, which separates the label from the part of a result's name: qnorm_path:q=100.
     label: str = Field(
         "",
         min_length=1,
@@ -425,6 +438,7 @@ class EstimatorSpec(SpecSection):
     @model_validator(mode="before")
     @classmethod
     def _short_forms(cls, value: object) -> object:
+        """Accept ``name`` and ``{name: options}``, with label and noise among the options."""
         value = with_options(value)
         if not isinstance(value, dict):
             return value
@@ -436,33 +450,34 @@ class EstimatorSpec(SpecSection):
             )
         ((name, options),) = value.items()
         if not isinstance(options, dict):
-            return {"name": name, "options": options}
-        own = {key: options[key] for key in ("label", "noise") if key in options}
+            return {"name": name, "options": options}  # refused, with a message about the options
+        entry_keys = {key: options[key] for key in ("label", "noise") if key in options}
         return {
             "name": name,
             "label": name,
-            **own,
-            "options": {key: options[key] for key in options if key not in own},
+            **entry_keys,
+            "options": {key: options[key] for key in options if key not in entry_keys},
         }
 
 
 def with_options(entry: object) -> object:
-    """An estimator or an objective as ``{name: options}``, if it is well-formed."""
+    """An estimator or an objective as ``{name: options}``; a malformed entry unchanged.
+
+    It may be written as a name, as ``{name: options}``, or, as a run's spec has it, as ``{name:
+    NAME, label: LABEL, options: {...}}``.
+    """
     if isinstance(entry, str):
         return {entry: {}}
-    if (
-        isinstance(entry, dict)
-        and isinstance(entry.get("name"), str)
-        and isinstance(entry.get("options") or {}, dict)
-    ):
-        return {
-            entry["name"]: {
-                **{key: entry[key] for key in entry if key not in ("name", "options")},
-                **(entry.get("options") or {}),
-            }
-        }
-    if isinstance(entry, dict) and len(entry) == 1:
-        return {name: {} if options is None else options for name, options in entry.items()}
+    if not isinstance(entry, dict):
+        return entry
+    name = entry.get("name")
+    options = entry.get("options") or {}
+    if isinstance(name, str) and isinstance(options, dict):
+        others = {key: entry[key] for key in entry if key not in ("name", "options")}
+        return {name: {**others, **options}}
+    if len(entry) == 1:
+        ((name, options),) = entry.items()
+        return {name: {} if options is None else options}
     return entry
 
 
@@ -473,8 +488,10 @@ Precision = Literal["fp32", "tf32", "bf16", "fp64"]
 
 
 class RunSpec(SpecSection):
-    """How to run the audit; only seed and precision change the results (device and deterministic
-    may change the last digits)."""
+    """How to run the audit; only seed and precision change the results.
+
+    Device and deterministic may change the last digits.
+    """
 
     seed: Annotated[Whole, Field(ge=0, lt=2**63)] = 0
     device: str = Field(
@@ -515,9 +532,8 @@ class RunSpec(SpecSection):
     @model_validator(mode="before")
     @classmethod
     def _command_line_only(cls, values: Any) -> Any:
-        if (
-            isinstance(values, Mapping) and "ray_address" in values
-        ):  # otherwise the spec's author could choose whose code runs
+        # With an address, the author of a spec could choose a cluster whose code runs here.
+        if isinstance(values, Mapping) and "ray_address" in values:
             raise about_key(
                 WRONG_KEY, "ray_address", "is for the command line alone: --ray-address"
             )
@@ -525,15 +541,18 @@ class RunSpec(SpecSection):
 
     @model_validator(mode="after")
     def _check(self) -> RunSpec:
+        # With an explicit engine: local they are unused, but no mistake.
+        if "engine" in self.model_fields_set:
+            return self
         for key in ("workers", "gpus_per_worker"):
-            if (
-                "engine" not in self.model_fields_set and getattr(self, key) != "auto"
-            ):  # unused with an explicit engine: local
+            if getattr(self, key) != "auto":
                 raise ValueError(f"{key} is for engine: ray; add it, or leave {key} out")
         return self
 
 
 def _gate(text: str) -> str:
+    """Refuse text that is not a gate."""
+    # In YAML's [mean(estimator=mc, sigma=0.1) >= 0.9] the comma ends an entry.
     if text.count("(") != text.count(")"):
         raise ValueError("is only part of a gate: within [ ] a comma ends it unless it is quoted")
     try:
@@ -592,7 +611,10 @@ class AuditSpec(SpecSection):
     @property
     def levels(self) -> tuple[NoiseLevel, ...]:
         """Every level of every noise, in the spec's order."""
-        return tuple(at for noise in self.noise for at in noise.at)
+        levels: list[NoiseLevel] = []
+        for noise in self.noise:
+            levels += noise.at
+        return tuple(levels)
 
     _origin: Origin = PrivateAttr(default_factory=Origin)
 
@@ -617,7 +639,7 @@ class AuditSpec(SpecSection):
         return self.name or self.stem
 
     def with_origin(self, origin: Origin) -> AuditSpec:
-        """Record the origin."""
+        """This spec, which now knows its origin."""
         self._origin = origin
         return self
 
@@ -627,13 +649,21 @@ class AuditSpec(SpecSection):
 
 
 _SAME_RESULTS = (
-    *("device", "batch_size", "workers", "memory", "deterministic"),
-    *("engine", "gpus_per_worker", "as_given"),
+    "device",
+    "batch_size",
+    "workers",
+    "memory",
+    "deterministic",
+    "engine",
+    "gpus_per_worker",
+    "as_given",
 )
+"""Keys of the section run that leave the results the same, up to the last digits."""
 
 
 def digest(document: object) -> str:
     """sha256 (hex) of a JSON document in canonical form."""
+    # Sorted keys without spaces: equal documents have equal texts.
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -641,7 +671,7 @@ def digest(document: object) -> str:
 def identity(spec_document: Mapping[str, Any]) -> str:
     """sha256 of what a run computes: the spec without its name, its gates and the keys that do not
     change results."""
-    document = json.loads(json.dumps(spec_document))
+    document = json.loads(json.dumps(spec_document))  # a deep copy
     document.pop("gates", None)
     document.pop("name", None)
     for key in _SAME_RESULTS:
@@ -650,10 +680,12 @@ def identity(spec_document: Mapping[str, Any]) -> str:
 
 
 def base_identity(spec_document: Mapping[str, Any]) -> str:
-    """sha256 of what an extension must share: the spec without noise, estimators and limit."""
-    document = json.loads(json.dumps(spec_document))
+    """sha256 of what an extension must share: the spec without noise, estimators and number of
+    samples."""
+    document = json.loads(json.dumps(spec_document))  # a deep copy
     document.pop("noise")
     document.pop("estimators")
+    # A random subset of another size contains the smaller one, if the seed is the same.
     document["dataset"].pop("limit")
     if document["dataset"]["sample"] is not None:
         document["dataset"]["sample"].pop("size")

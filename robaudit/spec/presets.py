@@ -13,7 +13,8 @@ NORMALISATIONS: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "fashionmnist": ((0.2860,), (0.3530,)),
     "half": ((0.5,), (0.5,)),
 }
-"""Mean and std by name; "none": pixels stay in [0, 1]."""
+"""Mean and std by name, as torchvision's models and the usual training scripts have them; "none"
+leaves pixels in [0, 1], "half" maps them to [-1, 1]."""
 
 LIKELY = ("imagenet", "cifar10", "mnist", "fashionmnist", "half")
 """The presets that users forget most often; CIFAR-10's serves for CIFAR-100, too."""
@@ -21,5 +22,7 @@ LIKELY = ("imagenet", "cifar10", "mnist", "fashionmnist", "half")
 
 def hint(name: str) -> str:
     """The text for the spec: ``mean: [0.1307], std: [0.3081] (mnist)``."""
-    mean, std = (values[0] if name == "half" else list(values) for values in NORMALISATIONS[name])
-    return f"mean: {mean}, std: {std} ({name})"
+    mean, std = NORMALISATIONS[name]
+    if name == "half":  # a single number, which fits any number of channels
+        return f"mean: {mean[0]}, std: {std[0]} ({name})"
+    return f"mean: {list(mean)}, std: {list(std)} ({name})"

@@ -20,17 +20,20 @@ from robaudit.spec.model import DEFAULT_ESTIMATOR, IN_MEMORY, AuditSpec, noise_e
 from robaudit.spec.origin import Location, Origin
 from robaudit.spec.validation_errors import explain
 
+# Bounds far beyond any spec. They refuse hostile files before PyYAML spends memory on them: a few
+# lines of nested aliases can stand for billions of values.
 _MAX_BYTES = 2**20
 _MAX_NODES = 20_000
 _MAX_DEPTH = 50
-_LONGEST_TEXT = 5000  # a path has at most 4096
+_LONGEST_TEXT = 5000  # a path has at most 4096 characters
 
 
 class _Loader(yaml.SafeLoader):
-    """A SafeLoader that refuses a key that appears twice."""
+    """A SafeLoader that refuses a key that appears twice, of which YAML would take the last."""
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
+    """The value of a mapping whose keys are plain and distinct."""
     seen: set[Any] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
@@ -67,10 +70,10 @@ def load_spec(
         text: its content, if the file does not exist yet.
         settings: ``key=value`` with dotted keys (``model.mean=[0.5]``, ``mc.draws=2000``), values
             in YAML.
-        sigmas: replace the levels of the noises whose level is a standard deviation.
-        noises: restrict the noises to these labels.
-        levels: replace the levels of the noises, which must share one level name.
-        estimators: replace the spec's list; estimators from the spec keep their options.
+        sigmas: levels that replace those of the noises whose level is a standard deviation.
+        noises: labels of the only noises to keep.
+        levels: levels that replace those of the noises, which must share one level name.
+        estimators: names that replace the spec's list; estimators of the spec keep their options.
         overrides: further values by location, for example ``{("run", "seed"): 3}``.
 
     Raises:
@@ -86,13 +89,15 @@ def load_spec(
         raw["estimators"] = _chosen_estimators(raw.get("estimators") or [], estimators)
     if noises:
         _restrict_noises(raw, noises)
-        # new lists
+        # Entries of the shortened lists have other indices than in the file: without line numbers,
+        # messages name the section.
         lines = {
             place: line
             for place, line in lines.items()
             if len(place) < 2 or place[0] not in ("noise", "estimators")
         }
     _set_levels(raw, levels, sigmas)
+    # Settings come last: they may refer to estimators and noises that other options have chosen.
     for setting in settings:
         apply_setting(raw, setting)
     origin = Origin(str(path), path.resolve().parent, path.stem, lines, moved)
@@ -117,24 +122,23 @@ def validated(document: Mapping[str, Any], origin: Origin) -> AuditSpec:
         SpecError: it is not a valid spec.
     """
     try:
-        return AuditSpec.model_validate(document, context={BASE_DIR: origin.folder}).with_origin(
-            origin
-        )
+        spec = AuditSpec.model_validate(document, context={BASE_DIR: origin.folder})
     except ValidationError as error:
         raise explain(error, origin) from error
+    return spec.with_origin(origin)
 
 
 def _refuse_memory(spec: AuditSpec) -> None:
     """Refuse kinds and formats that only a Python program can pass to an audit."""
-    for location, kind in (
-        (("dataset", "kind"), spec.dataset.kind),
-        (("model", "format"), spec.model.format),
-    ):
+    kinds: dict[Location, str | None] = {
+        ("dataset", "kind"): spec.dataset.kind,
+        ("model", "format"): spec.model.format,
+    }
+    for location, kind in kinds.items():
         if kind == IN_MEMORY:
-            what = f"{kind} stands for objects of a Python program, which a file cannot name"
             raise SpecError(
                 spec.origin.place(location),
-                what,
+                f"{kind} stands for objects of a Python program, which a file cannot name",
                 "name files, or call robaudit.audit(net, dataset, ...)",
             )
 
@@ -155,46 +159,44 @@ def read_document(
 
 
 def _read(path: Path) -> str:
+    """The text of a spec file.
+
+    Raises:
+        SpecError: it is missing, too large, or not a text file.
+    """
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
             raise SpecError(str(path), "is a folder", "name a spec file, for example spec.yaml")
-        if not stat.S_ISREG(
-            status.st_mode
-        ):  # a pipe may never be written to, and a device has no end
+        # Reading a pipe that nobody writes to would block, and a device has no end.
+        if not stat.S_ISREG(status.st_mode):
             raise SpecError(str(path), "is not a regular file", "save the spec as a file")
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
             raise SpecError(str(path), "is larger than 1 MB", "a spec is a short YAML file")
+        # A text stream, unlike bytes.decode, also turns other line ends into \n.
         return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
     except FileNotFoundError as error:
         siblings = [p.name for p in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-        raise SpecError(
-            str(path),
-            "no such file",
-            did_you_mean(path.name, siblings) if siblings else "name an existing spec file",
-        ) from error
+        remedy = did_you_mean(path.name, siblings) if siblings else "name an existing spec file"
+        raise SpecError(str(path), "no such file", remedy) from error
     except UnicodeDecodeError as error:
         raise SpecError(str(path), "is not UTF-8 text", "a spec is a YAML text file") from error
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
-        raise SpecError(
-            str(path),
-            getattr(error, "strerror", None) or "cannot be read",
-            "name a readable spec file",
-        ) from error
+        what = getattr(error, "strerror", None) or "cannot be read"
+        raise SpecError(str(path), what, "name a readable spec file") from error
 
 
 def _parse(text: str, where: str) -> tuple[dict[str, Any], dict[Location, int]]:
+    """:func:`read_document` of a text; ``where`` is its file, for messages."""
     lines: dict[Location, int] = {}
     try:
         raw = _loaded(text, lines)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise SpecError(
-            f"{where}:{mark.line + 1}" if mark else where,
-            f"not valid YAML: {error.problem or error.context}",
-        ) from error
+        place = f"{where}:{mark.line + 1}" if mark else where
+        raise SpecError(place, f"not valid YAML: {error.problem or error.context}") from error
     except Exception as error:  # PyYAML's constructors raise nearly anything on malformed values
         raise SpecError(where, f"not valid YAML: {str(error) or type(error).__name__}") from error
     if not isinstance(raw, dict):
@@ -212,6 +214,7 @@ def _loaded(text: str, lines: dict[Location, int]) -> Any:
     node = loader.get_single_node()
     if node is None:
         return None
+    # Before any value is built: the nodes are as small as the text, the values may be huge.
     _index(node, (), lines, [0])
     return loader.construct_document(node)
 
@@ -219,8 +222,14 @@ def _loaded(text: str, lines: dict[Location, int]) -> Any:
 def _index(
     node: yaml.Node, location: Location, lines: dict[Location, int], count: list[int]
 ) -> None:
-    """Record the line of every key, and refuse oversized documents, counting aliases as written
-    out."""
+    """Record the line of every key, and refuse oversized documents.
+
+    Args:
+        node: a part of the document; an alias counts as if it were written out.
+        location: its location.
+        lines: filled with the line of every location.
+        count: number of nodes so far, in a list, as the calls share it.
+    """
     count[0] += 1
     if count[0] > _MAX_NODES or len(location) > _MAX_DEPTH:
         raise yaml.YAMLError("too many or too deeply nested values")
@@ -254,13 +263,16 @@ def _refuse_text(node: yaml.Node) -> None:
 
 
 def _within_sample(raw: Mapping[str, Any], location: Location, value: Any) -> tuple[Location, Any]:
-    """Turn ``--limit N`` of a random subset into a smaller subset with the same seed, contained in
-    the larger one."""
+    """The location and value to set: ``--limit N`` of a random subset becomes a smaller subset.
+
+    With the same seed it is contained in the larger one.
+    """
     dataset = raw.get("dataset")
     sample = dataset.get("sample") if isinstance(dataset, dict) else None
     if location == ("dataset", "limit") and isinstance(sample, dict):
         size = sample.get("size")
-        return ("dataset", "sample", "size"), min(size, value) if isinstance(size, int) else size
+        smaller = min(size, value) if isinstance(size, int) else size
+        return ("dataset", "sample", "size"), smaller
     return location, value
 
 
@@ -274,9 +286,10 @@ def put(raw: dict[str, Any], location: Location, value: object) -> None:
     target: Any = raw
     where = ".".join(map(str, location))
     for i, part in enumerate(location):
-        if isinstance(target, list) and len(target) == 1 and not isinstance(part, int):
+        is_single = isinstance(target, list) and len(target) == 1
+        if is_single and not isinstance(part, int):
             target = target[0]
-        inside: Any = target
+        inside: Any = target  # a list or a mapping, indexed by any part
         if isinstance(target, list) and not (isinstance(part, int) and part < len(target)):
             raise SpecError(
                 where,
@@ -309,23 +322,23 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
         put(raw, location, value)
         return
     entries = raw.get("estimators") or [{DEFAULT_ESTIMATOR: {}}]
-    names = [(name, _label(entry)) for entry in entries if (name := _name(entry))]
-    index = next(
-        (i for i, entry in enumerate(entries) if location[0] in (_name(entry), _label(entry))), None
-    )
-    if index is not None and len(location) > 1:
-        raw["estimators"] = entries
-        put(raw, ("estimators", index, _name(entries[index]) or "", *location[1:]), value)
+    section = location[0]
+    for i, entry in enumerate(entries):
+        if section not in (_name(entry), _label(entry)):
+            continue
+        if len(location) == 1:
+            raise SpecError(
+                f"--set {setting}",
+                "does not name an option of the estimator",
+                f"for example --set {section}.draws=2000",
+            )
+        raw["estimators"] = entries  # they may be the default
+        put(raw, ("estimators", i, _name(entry) or "", *location[1:]), value)
         return
-    if index is not None:
-        raise SpecError(
-            f"--set {setting}",
-            "does not name an option of the estimator",
-            f"for example --set {location[0]}.draws=2000",
-        )
-    known = [*AuditSpec.model_fields, *(label or name for name, label in names)]
+    names = [_label(entry) or _name(entry) for entry in entries]
+    known = [*AuditSpec.model_fields, *filter(None, names)]
     raise SpecError(
-        f"--set {setting}", f"unknown key {location[0]!r}", did_you_mean(str(location[0]), known)
+        f"--set {setting}", f"unknown key {section!r}", did_you_mean(str(section), known)
     )
 
 
@@ -340,12 +353,13 @@ def read_setting(setting: str, example: str) -> tuple[Location, Any]:
         raise SpecError(
             f"--set {setting}", "is not of the form key=value", f"for example --set {example}"
         )
-    return tuple(
-        int(part) if part.isdecimal() else part for part in key.strip().split(".")
-    ), _value(text, f"--set {setting}")
+    parts = key.strip().split(".")
+    location = tuple(int(part) if part.isdecimal() else part for part in parts)
+    return location, _value(text, f"--set {setting}")
 
 
 def _value(text: str, where: str) -> Any:
+    """The value of a YAML text from the command line."""
     try:
         return _loaded(text, {})
     except Exception as error:  # PyYAML's constructors raise nearly anything on malformed values
@@ -361,7 +375,7 @@ def _as_lists(raw: dict[str, Any]) -> dict[Location, Location]:
     Malformed entries stay as they are, for the message about them.
 
     Returns:
-        The locations in the file of the entries.
+        The locations in the file, by location of the entries.
     """
     entries = noise_entries(raw.get("noise"))
     moved: dict[Location, Location] = {
@@ -379,20 +393,33 @@ def _as_lists(raw: dict[str, Any]) -> dict[Location, Location]:
 
 
 def _name(entry: object) -> str | None:
+    """The name in an estimator's entry ``{name: options}``; None if it is malformed."""
     return str(next(iter(entry))) if isinstance(entry, dict) and len(entry) == 1 else None
 
 
-def _label(entry: object) -> str | None:
+def _options(entry: object) -> dict[str, Any] | None:
+    """The options in an estimator's entry ``{name: options}``; None if it is malformed."""
     options = entry.get(_name(entry)) if isinstance(entry, dict) else None
-    return str(options["label"]) if isinstance(options, dict) and options.get("label") else None
+    return options if isinstance(options, dict) else None
+
+
+def _label(entry: object) -> str | None:
+    """The label in an estimator's entry; None if it has none."""
+    label = (_options(entry) or {}).get("label")
+    return str(label) if label else None
 
 
 def _chosen_estimators(entries: Sequence[object], names: Sequence[str]) -> list[object]:
     """The estimators named on the command line (by name or label), with their options from the
     spec."""
-    known = {_name(entry): entry for entry in reversed(entries)} | {
-        label: entry for entry in entries if (label := _label(entry))
-    }
+    known: dict[str | None, object] = {}
+    # Of several entries with one name, the first counts; a label comes before a name.
+    for entry in reversed(entries):
+        known[_name(entry)] = entry
+    for entry in entries:
+        label = _label(entry)
+        if label:
+            known[label] = entry
     return [known.get(name, {name: {}}) for name in names]
 
 
@@ -416,11 +443,13 @@ def _restrict_noises(raw: dict[str, Any], labels: Sequence[str]) -> None:
     left_out = by_label.keys() - set(labels)
     estimators = []
     for entry in raw.get("estimators") or ():
-        options = entry.get(_name(entry)) if isinstance(entry, dict) else None
-        wanted = as_tuple(options.get("noise")) if isinstance(options, dict) else None
-        if not isinstance(options, dict) or not isinstance(wanted, list | tuple) or not wanted:
-            estimators.append(entry)
-        elif remaining := [label for label in wanted if label not in left_out]:
+        options = _options(entry) or {}
+        wanted = as_tuple(options.get("noise"))
+        if not isinstance(wanted, list | tuple) or not wanted:
+            estimators.append(entry)  # it applies to every noise
+            continue
+        remaining = [label for label in wanted if label not in left_out]
+        if remaining:
             estimators.append({_name(entry): {**options, "noise": remaining}})
     if raw.get("estimators") and not estimators:
         raise SpecError(
@@ -443,28 +472,23 @@ def _set_levels(raw: dict[str, Any], levels: Sequence[str], sigmas: Sequence[str
     if not levels and not sigmas:
         return
     entries = raw.get("noise") or [None]
-    named = [
-        (entry, key.value)
-        for entry in entries
-        if isinstance(entry, dict)
-        for key in LEVEL_KEYS
-        if key in entry
-    ]
-    if sigmas and len(entries) == 1 and not named:
+    level_keys: list[tuple[dict[str, Any], str]] = []
+    for entry in entries:
+        if isinstance(entry, dict):
+            level_keys += [(entry, key.value) for key in LEVEL_KEYS if key in entry]
+    is_without_levels = len(entries) == 1 and not level_keys
+    if sigmas and is_without_levels:
+        # No noise, or one whose levels are missing: --sigma supplies them.
         put(raw, ("noise", LevelName.SIGMA.value), list(sigmas))
         return
-    chosen = [(entry, key) for entry, key in named if levels or key == LevelName.SIGMA]
+    chosen = [(entry, key) for entry, key in level_keys if levels or key == LevelName.SIGMA]
     names = list(dict.fromkeys(key for _, key in chosen))
     if len(names) != 1:
-        what = (
-            "the spec's noises have no sigma"
-            if sigmas
-            else f"the levels of the spec's noises are {' and '.join(names) or 'not named'}"
-        )
-        raise SpecError(
-            "--sigma" if sigmas else "--level",
-            what,
-            "choose noises with --noise, and their levels with --level",
-        )
+        option = "--level"
+        what = f"the levels of the spec's noises are {' and '.join(names) or 'not named'}"
+        if sigmas:
+            option = "--sigma"
+            what = "the spec's noises have no sigma"
+        raise SpecError(option, what, "choose noises with --noise, and their levels with --level")
     for entry, key in chosen:
         entry[key] = list(sigmas or levels)

@@ -34,24 +34,24 @@ def spec_schema(
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "robaudit spec"
     definitions = schema["$defs"]
+    # Pydantic sees only the base of all kinds of data: name the installed ones instead.
     del definitions["BaseDatasetSpec"]
-    listed = [{"$ref": f"#/$defs/{_dataset(definitions, kind)}"} for kind in dataset_kinds()]
+    kinds_of_data = [_dataset(definitions, kind) for kind in dataset_kinds()]
     schema["properties"]["dataset"] = {
         "description": schema["properties"]["dataset"]["description"],
-        "oneOf": listed,
+        "oneOf": [{"$ref": f"#/$defs/{name}"} for name in kinds_of_data],
     }
     for form in definitions["ModelSpec"]["properties"]["format"]["anyOf"]:
         if IN_MEMORY in form.get("enum", ()):  # files cannot name it
             form["enum"].remove(IN_MEMORY)
+    # An estimator is a name, or an object with its name as the only key.
     forms: list[dict[str, Any]] = [{"enum": sorted(estimators)}]
     for name, model in estimators.items():
-        value = {
-            "anyOf": [{"$ref": f"#/$defs/{_options(definitions, name, model)}"}, {"type": "null"}]
-        }
+        options = {"$ref": f"#/$defs/{_options(definitions, name, model)}"}
         forms.append(
             {
                 "type": "object",
-                "properties": {name: value},
+                "properties": {name: {"anyOf": [options, {"type": "null"}]}},
                 "required": [name],
                 "additionalProperties": False,
             }
@@ -84,7 +84,7 @@ def _options(definitions: dict[str, Any], name: str, model: type[BaseModel]) -> 
     options = model.model_json_schema()
     entry = EstimatorSpec.model_json_schema()["properties"]
     definitions.update(options.pop("$defs", {}))
-    del entry["label"]["default"]
+    del entry["label"]["default"]  # it is the estimator's name, not the empty text
     options["properties"] = {
         "label": entry["label"],
         "noise": entry["noise"],
@@ -106,11 +106,10 @@ def _noise(
         "name": {"anyOf": [name, {"type": "array", "items": name}]},
         level.value: TypeAdapter(Levels).json_schema(),
     }
-    required = (
-        [key for key in options.get("required", ()) if key != "name"]
-        + [level.value]
-        + (["kind"] if kind != GAUSSIAN else [])
-    )
+    required = [key for key in options.get("required", ()) if key != "name"]
+    required.append(level.value)
+    if kind != GAUSSIAN:  # the default
+        required.append("kind")
     return {
         **options,
         "title": f"{kind} noise",

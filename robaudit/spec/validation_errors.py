@@ -13,6 +13,7 @@ from robaudit.spec.fields import KEY, MISSING_KEY, UNKNOWN_KEY, unquoted
 from robaudit.spec.origin import Location, Origin, key_text
 
 _UNION_MEMBER = re.compile(r"str|int|float|bool|constrained-\w+|[\w-]+\[.*\]|\[key\]")
+"""Names of types that pydantic inserts into the location of an error."""
 _PLAIN = {
     "dict_type": "must be a mapping (key: value)",
     "model_type": "must be a mapping (key: value)",
@@ -30,6 +31,7 @@ _PLAIN = {
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
 }
+"""Remedies by pydantic's type of error, where its own words are for programmers."""
 
 
 def explain(error: ValidationError, where: str | Origin, below: Location = ()) -> SpecError:
@@ -43,7 +45,7 @@ def explain(error: ValidationError, where: str | Origin, below: Location = ()) -
     origin = Origin(where) if isinstance(where, str) else where
     errors = error.errors(include_url=False)
     places = [origin.location((*below, *_location(detail))) for detail in errors]
-    # a misspelt key explains a missing one
+    # The first error, but an unknown key comes before it: a misspelt key explains a missing one.
     first = min(range(len(errors)), key=lambda i: errors[i]["type"] != UNKNOWN_KEY)
     kind = errors[first]["type"]
     location = places[first]
@@ -54,35 +56,42 @@ def explain(error: ValidationError, where: str | Origin, below: Location = ()) -
         return SpecError(place, f"unknown key {key!r}", errors[first]["msg"])
     if kind == MISSING_KEY:
         return SpecError(place, f"the key {key!r} is missing", errors[first]["msg"])
+    # A union gives an error for each of its members, all at one location.
     remedies = dict.fromkeys(
         wanted(detail) for detail, at in zip(errors, places, strict=True) if at == location
     )
-    remedy = " or ".join(remedies).replace("or must be", "or")
+    message = " or ".join(remedies).replace("or must be", "or")
     if value is None:
-        remedy = f"is empty; {remedy}"
+        message = f"is empty; {message}"
     elif isinstance(value, str | int | float):
-        remedy = f"got {value!r}; {remedy}"
+        message = f"got {value!r}; {message}"
+    # Errors about an enclosing part are consequences of this one.
     others = {other for other in places if other != location[: len(other)]}
-    more = f" (and {len(others)} more)" if others else ""
+    number_of_others = f" (and {len(others)} more)" if others else ""
     if origin.arguments:
-        return SpecError(key or place, remedy + more)
-    return SpecError(place, f"{key}: {remedy}{more}" if key else remedy)
+        return SpecError(key or place, message + number_of_others)
+    return SpecError(place, f"{key}: {message}{number_of_others}" if key else message)
 
 
 def _location(error: ErrorDetails) -> Location:
-    """The location of an error: pydantic's without the names of union members, and the key that a
-    validator names."""
-    parts = tuple(
-        part
-        for i, part in enumerate(error["loc"])
-        if not (i and isinstance(part, str) and _UNION_MEMBER.fullmatch(part))
-    )
+    """The location of an error in the spec.
+
+    It is pydantic's location without the names of union members, and with the key that a validator
+    names.
+    """
+    parts: list[int | str] = []
+    for i, part in enumerate(error["loc"]):
+        is_type = isinstance(part, str) and _UNION_MEMBER.fullmatch(part)
+        if i == 0 or not is_type:  # no section has the name of a type
+            parts.append(part)
     key = error.get("ctx", {}).get(KEY)
-    return parts if key is None else (*parts, key)
+    if key is not None:
+        parts.append(key)
+    return tuple(parts)
 
 
 def wanted(error: ErrorDetails) -> str:
-    """What would be right, in plain English."""
+    """The remedy for an error, in plain English: "must be a number"."""
     value = error.get("input")
     if error["type"] == "string_type" and isinstance(value, bool | int | float | date):
         return unquoted(value)

@@ -23,7 +23,7 @@ from robaudit.stats.summary import Mean, Quantile, Share, mean_of, quantile_of, 
 from robaudit.text import known_name
 
 By = str
-"""``label``, ``predicted``, or a column of the data set."""
+"""The grouping of the images: ``label``, ``predicted``, or a column of the data set."""
 
 
 class GapVerdict(StrEnum):
@@ -38,7 +38,9 @@ PERMUTATIONS = "permutations of the class labels"
 """The method of the intervals of differences."""
 ALPHA = 0.05
 """Level of the tests; 1 - confidence of all intervals."""
-BLOCK = 1 << 20  # values shuffled at a time: 8 MiB
+BLOCK = 1 << 20  # values shuffled at a time: 8 MiB of float64, whatever the size of the run
+_USUAL_THRESHOLD = 0.9  # of a quantity from 0 to 1, as the summary's share below 0.9
+_FEWEST_PERMUTATIONS = 100  # the smallest p-value of a class is then 2/101, below ALPHA
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class ClassStats(Record):
         index, name: the class; the name is None where unknown.
         images: number of images.
         mean: with its interval over images and its measurement error.
-        q25, median, q75: of the values.
+        q25, median, q75: quartiles of the values.
         below: share of images below the threshold; None without one.
         difference: mean of this class minus the mean of all other tested images, with its interval,
             simultaneous over the classes, which excludes 0 exactly where the class differs; None
@@ -84,10 +86,11 @@ class Gap(Record):
         least, most: indices of the least and the most robust class.
         estimate: the gap with its interval for images like these. The lower end is above 0 exactly
             where the gap is significant.
-        p_value: of a permutation test: probability of a gap this large where the value does not
+        p_value: of a permutation test: the probability of a gap this large if the value does not
             depend on the class.
         null_mean: mean of the gap under that null hypothesis.
-        critical: under it, larger gaps have a probability of at most 0.05; they are significant.
+        critical: the critical value; under the null hypothesis, larger gaps have a probability of
+            at most 0.05. They are significant.
         permutations: number of permutations of the class labels.
     """
 
@@ -112,14 +115,15 @@ class ClassBias(Record):
     Attributes:
         key, quantity: what was measured.
         by: whether classes are the labels or the predictions; or the column that groups the images.
-        threshold: of :attr:`ClassStats.below`; None without one.
-        classes: by class index.
-        gap: None where fewer than two classes have two images.
-        left_out: rows without a class (no label) or without a finite value.
+        threshold: the threshold of :attr:`ClassStats.below`; None without one.
+        classes: the classes with images, by index.
+        gap: the largest difference of two classes; None where fewer than two classes have two
+            images.
+        left_out: number of rows without a class (no label) or without a finite value.
         alpha: 1 - confidence of all intervals and decisions.
         verdict: whether the gap is significant.
-        of_bounds: some values are only bounds of the true values: differences and gap are between
-            the bounds.
+        of_bounds: whether some values are only bounds of the true values; differences and gap are
+            then between the bounds.
         by_votes: number of rows that count by the votes of their copies, as their value is an
             approximation.
     """
@@ -151,23 +155,24 @@ def class_bias(
     """Compare the classes of one group of rows; approximations count by their votes, as in gates.
 
     One set of shuffles of the class labels (:func:`permutation_null`) gives all p-values, and the
-    intervals belong to the same tests: an interval of a class excludes 0 exactly where the class is
-    called different, and so does the interval of the gap. The end of an interval that lies away
-    from 0 reaches at least as far as the interval of the class mean, or of the mean of all other
-    images, allows: few images cannot show everything. The tests ask whether the value depends on
-    the class in *any* way: a class that differs only in spread may be called different.
+    intervals belong to the same tests: the interval of a class excludes 0 exactly where the class
+    is called different, and the interval of the gap exactly where the gap is significant. The end
+    of an interval away from 0 reaches at least as far as the interval of the class mean, or of the
+    mean of all other images, allows: few images cannot show everything. The tests ask whether the
+    value depends on the class in *any* way: a class that differs only in spread may be called
+    different.
 
     Args:
-        columns: of a result.
+        columns: the rows of one result.
         by: classes are the labels, or the predictions on the clean image; or the name of
             ``groups``.
         groups: names of groups by sample id, in place of classes; an image without a name is left
             out.
-        threshold: for the share below; None: 0.9 for a quantity from 0 to 1, else none.
-        class_names: by class index.
-        quantity: what the values are; default: the built-in quantity that the rows name.
-        permutations: shuffles, at least 100.
-        seed: of the shuffles.
+        threshold: for the share below; default: 0.9 for a quantity from 0 to 1, else none.
+        class_names: names by class index.
+        quantity: the quantity of the values; default: the built-in quantity that the rows name.
+        permutations: number of shuffles, at least 100.
+        seed: seed of the shuffles.
 
     Raises:
         NothingLeftError: no row has a class and a finite value.
@@ -175,12 +180,12 @@ def class_bias(
     """
     quantity = quantity or quantity_of(columns.key.quantity, None)
     if threshold is None and quantity.is_share:
-        threshold = 0.9
+        threshold = _USUAL_THRESHOLD
     if threshold is not None and not math.isfinite(threshold):
         raise RobauditError(
             "threshold", f"{threshold} is not a number to compare with", "for example 0.9"
         )
-    if permutations < 100:
+    if permutations < _FEWEST_PERMUTATIONS:
         raise RobauditError(
             "permutations", f"{permutations} are too few for a p-value", "at least 100, better 2000"
         )
@@ -189,10 +194,7 @@ def class_bias(
     class_of = finite.label if by == "label" else finite.predicted
     if groups is not None:
         class_names = sorted(set(groups.values()) - {""})
-        places = {name: i for i, name in enumerate(class_names)}
-        class_of = np.array(
-            [places.get(groups.get(name, ""), NO_CLASS) for name in finite.names], dtype=np.int64
-        )
+        class_of = _group_indices(finite.names, groups, class_names)
     everyone = finite.take(class_of != NO_CLASS)
     index = class_of[class_of != NO_CLASS]
     if not len(everyone):
@@ -202,30 +204,27 @@ def class_bias(
         )
     members = {int(label): everyone.take(index == label) for label in np.unique(index)}
     classes = [
-        _class_stats(label, rows_, known_name(label, class_names), threshold, quantity)
-        for label, rows_ in members.items()
+        _class_stats(label, class_rows, known_name(label, class_names), threshold, quantity)
+        for label, class_rows in members.items()
     ]
     gap = None
-    tested = [i for i, stats in enumerate(classes) if stats.images >= 2]
+    # A single image has no spread, so its class mean has no interval over images.
+    tested = [stats.index for stats in classes if stats.images >= 2]
     if len(tested) >= 2:
-        sizes = np.array([classes[i].images for i in tested])
-        # The classes themselves and not their name: a column of the data set may have changed
-        # since.
+        # The key holds the classes of all images rather than the name of the grouping: the column
+        # of the data set behind it may have changed since.
         memo_key = ("null", class_of.tobytes(), permutations, seed)
         if memo_key not in columns.memo:
-            pooled = np.concatenate([members[classes[i].index].values for i in tested])
+            sizes = np.array([len(members[index]) for index in tested])
+            pooled = np.concatenate([members[index].values for index in tested])
             columns.memo[memo_key] = permutation_null(pooled, sizes, permutations, seed)
         null: Null = columns.memo[memo_key]
-        each = simultaneous(ROW_CONFIDENCE, len(tested))
-        means = [_simultaneous_mean(members[classes[i].index], quantity, each) for i in tested]
-        overall = _simultaneous_mean(everyone, quantity, each)
-        mean_overall = float(everyone.values.mean())
-        for place, (i, mean) in enumerate(zip(tested, means, strict=True)):
-            # the mean of fewer images is less certain
-            more = len(everyone) / (len(everyone) - classes[i].images)
-            others = (mean_overall - overall[0]) * more, (overall[1] - mean_overall) * more
-            classes[i] = _tested(classes[i], null, place, mean, others, quantity)
-        gap = _gap([classes[i] for i in tested], means, null, quantity, permutations)
+        confidence = simultaneous(ROW_CONFIDENCE, len(tested))
+        means = [_simultaneous_mean(members[index], quantity, confidence) for index in tested]
+        overall = _simultaneous_mean(everyone, quantity, confidence)
+        classes = _with_tests(classes, null, means, everyone.values, overall, quantity)
+        compared = [stats for stats in classes if stats.index in tested]
+        gap = _gap(compared, means, null, quantity, permutations)
     verdict = GapVerdict.NOT_TESTED
     if gap is not None:
         verdict = GapVerdict.SIGNIFICANT if gap.p_value <= ALPHA else GapVerdict.NOT_SIGNIFICANT
@@ -243,22 +242,76 @@ def class_bias(
     )
 
 
+def _group_indices(
+    ids: Sequence[str], groups: Mapping[str, str], names: Sequence[str]
+) -> NDArray[np.int64]:
+    """The index in ``names`` of the group of each image; :data:`NO_CLASS` for no group."""
+    places = {name: i for i, name in enumerate(names)}
+    indices = [places.get(groups.get(sample_id, ""), NO_CLASS) for sample_id in ids]
+    return np.array(indices, dtype=np.int64)
+
+
 def _class_stats(
     index: int, rows: Columns, name: str | None, threshold: float | None, quantity: Quantity
 ) -> ClassStats:
     """The statistics of one class."""
-    q25, median, q75 = (quantile_of(rows, q, quantity) for q in (0.25, 0.5, 0.75))
-    below = None if threshold is None else share(int((rows.values < threshold).sum()), len(rows))
-    return ClassStats(index, name, len(rows), mean_of(rows, quantity), q25, median, q75, below)
+    below = None
+    if threshold is not None:
+        below = share(int((rows.values < threshold).sum()), len(rows))
+    return ClassStats(
+        index=index,
+        name=name,
+        images=len(rows),
+        mean=mean_of(rows, quantity),
+        q25=quantile_of(rows, 0.25, quantity),
+        median=quantile_of(rows, 0.5, quantity),
+        q75=quantile_of(rows, 0.75, quantity),
+        below=below,
+    )
 
 
 def _simultaneous_mean(rows: Columns, quantity: Quantity, confidence: float) -> Bounds:
-    """The population interval of the mean of a class; where values are only bounds, of the mean of
-    the bounds."""
+    """The population interval of the mean of a class; where values are only bounds, the interval of
+    the mean of the bounds."""
     images = rows.images(quantity.low, quantity.high)
     if not (np.isfinite(images.lowers).all() and np.isfinite(images.uppers).all()):
         images = replace(images, lowers=images.values, uppers=images.values)
     return population_mean(images, confidence, light_tails=True)
+
+
+def _with_tests(
+    classes: Sequence[ClassStats],
+    null: Null,
+    means: Sequence[Bounds],
+    values: Floats,
+    overall: Bounds,
+    quantity: Quantity,
+) -> list[ClassStats]:
+    """The classes, those with at least two images with their tests.
+
+    Args:
+        classes: all classes.
+        null: the tests.
+        means: the simultaneous intervals of the means of the tested classes.
+        values: the values of all images.
+        overall: the simultaneous interval of their mean.
+        quantity: the quantity of the values.
+    """
+    mean_overall = float(values.mean())
+    total = len(values)
+    with_tests: list[ClassStats] = []
+    place = 0
+    for stats in classes:
+        if stats.images < 2:
+            with_tests.append(stats)
+            continue
+        # N m = n m_class + (N - n) m_others. With the class mean as observed, the mean of the
+        # others is off by N / (N - n) times the error of the overall mean m.
+        factor = total / (total - stats.images)
+        others = ((mean_overall - overall[0]) * factor, (overall[1] - mean_overall) * factor)
+        with_tests.append(_tested(stats, null, place, means[place], others, quantity))
+        place += 1
+    return with_tests
 
 
 def _tested(
@@ -269,27 +322,35 @@ def _tested(
     Args:
         stats: the class.
         null: the tests of all classes.
-        place: index of the class among them.
+        place: index of the class among the tested classes.
         mean: the simultaneous interval of its mean.
-        others: how far the mean of all other images may lie below and above the observed one.
-        quantity: what the values are.
+        others: the distances by which the mean of all other images may lie below and above the
+            observed one.
+        quantity: the quantity of the values.
     """
-    difference, scale, p = (
-        float(each[place]) for each in (null.differences, null.scales, null.p_values)
-    )
-    differs: Literal["lower", "higher", "no"] = (
-        "no" if p > ALPHA else "lower" if difference < 0.0 else "higher"
-    )
+    difference = float(null.differences[place])
+    scale = float(null.scales[place])
+    p = float(null.p_values[place])
+    differs: Literal["lower", "higher", "no"] = "no"
+    if p <= ALPHA:
+        differs = "lower" if difference < 0.0 else "higher"
+    # A permutation shifts every class mean, so the critical values of the test bound how far this
+    # difference can be from the truth.
     lower = difference - null.upper * scale
     upper = difference - null.lower * scale
+    # An end towards 0 belongs to the test, which decides whether 0 is excluded. The other end, and
+    # both where the class does not differ, must not be nearer than the class mean or the mean of
+    # the others alone allows.
     if differs != "higher":
-        lower = min(lower, difference - max(stats.mean.value - mean[0], others[1]))
+        mean_below = stats.mean.value - mean[0]
+        lower = min(lower, difference - max(mean_below, others[1]))
     if differs != "lower":
-        upper = max(upper, difference + max(mean[1] - stats.mean.value, others[0]))
+        mean_above = mean[1] - stats.mean.value
+        upper = max(upper, difference + max(mean_above, others[0]))
+    # Two means within the range of the quantity differ by its width at most.
     width = quantity.high - quantity.low
-    estimate = Estimate.population(
-        difference, (max(lower, -width), min(upper, width)), PERMUTATIONS
-    )
+    bounds = (max(lower, -width), min(upper, width))
+    estimate = Estimate.population(difference, bounds, PERMUTATIONS)
     return replace(stats, difference=estimate, p_value=p, differs=differs)
 
 
@@ -300,17 +361,26 @@ def _gap(
     quantity: Quantity,
     permutations: int,
 ) -> Gap:
-    """The gap; ``means`` are the simultaneous intervals of the class means.
+    """The gap between the least and the most robust of the tested classes.
 
     If every class mean is off by the shift that a permutation gives it, the gap of the population
     is at least the observed gap less the range of these shifts, which is at most ``critical`` with
     a probability of 0.95.
+
+    Args:
+        tested: the classes with at least two images.
+        means: the simultaneous intervals of their means.
+        null: the tests of all classes.
+        quantity: the quantity of the values.
+        permutations: number of shuffles behind the tests.
     """
     lowest = min(tested, key=lambda stats: stats.mean.value)
     highest = max(tested, key=lambda stats: stats.mean.value)
     least, most = (lowest, highest) if quantity.higher_is_better else (highest, lowest)
     value = highest.mean.value - lowest.mean.value
+    # The largest gap that the intervals of all class means together allow.
     farthest = max(upper for _, upper in means) - min(lower for lower, _ in means)
+    # A gap is never negative, so 0 is not excluded without significance.
     lower = value - null.critical if null.gap_p_value <= ALPHA else 0.0
     upper = min(max(value + null.critical, farthest), quantity.high - quantity.low)
     return Gap(
@@ -326,11 +396,11 @@ def _gap(
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """The null hypothesis: the value does not depend on the class.
+    """The tests of the null hypothesis that the value does not depend on the class.
 
-    Under it, the class labels are permuted at random over the images, class sizes kept. It assumes
-    nothing about the distribution of the values, which is bounded and piled up at one end, so that
-    Welch's t with a few images per class is far from its nominal level.
+    Under it, the class labels can be permuted at random over the images, with the class sizes kept.
+    This assumes nothing about the distribution of the values. They are bounded and often piled up
+    at one end, so that Welch's t with a few images per class is far from its nominal level.
 
     Attributes:
         differences: (classes,), observed: mean of the class minus mean of the others.
@@ -357,13 +427,13 @@ class Null:
 def permutation_null(
     values: Floats, sizes: NDArray[np.int64], permutations: int, seed: int, alpha: float = ALPHA
 ) -> Null:
-    """Shuffle the values over the classes many times and compare.
+    """Test the classes by shuffling the values over them many times.
 
-    The p-value of a class is max-t: how often the largest standardised difference of any class is
-    as large, or the smallest as small, twice the smaller of the two. So all p-values hold together,
-    however the classes depend on each other. Each side has its own distribution, as values that are
-    piled up at one end make means of few images lopsided. p-values are (1 + #{as extreme}) / (1 +
-    permutations), which is exact in level.
+    The p-value of a class is max-t: the share of shuffles in which the largest standardised
+    difference of any class is as large, or the smallest as small, and twice the smaller of the two.
+    So all p-values hold together, however the classes depend on each other. Each side has its own
+    distribution, as values that are piled up at one end make means of few images lopsided. p-values
+    are (1 + #{as extreme}) / (1 + permutations), which is exact in level.
 
     Args:
         values: (images,), sorted by class: the first ``sizes[0]`` belong to the first class, and so
@@ -374,29 +444,33 @@ def permutation_null(
         alpha: level of the critical values.
 
     Source: Westfall and Young, "Resampling-Based Multiple Testing" (1993); Phipson and Smyth,
-        "Permutation p-values should never be
-    zero" (2010).
+        "Permutation p-values should never be zero" (2010).
     """
     starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
     total = values.size
-    scales = np.sqrt(total / (sizes * (total - sizes)))
-    to_others = total / (total - sizes)  # class mean minus overall mean -> minus mean of the others
+    scales = np.sqrt(total / (sizes * (total - sizes)))  # = sqrt(1 / n + 1 / (N - n))
+    # m_class - m_others = (m_class - m) N / (N - n), with the overall mean m
+    to_others = total / (total - sizes)
+    # Centred values keep the sums small. Equal values are exactly 0: their rounded mean may differ
+    # from them, and the shuffles would then compare rounding errors.
     centred = values - values.mean() if np.ptp(values) > 0 else np.zeros_like(values)
-    # sums of the same values in another order differ in the last digits
+    # Sums of the same values in another order differ in the last digits, and must count as equal.
+    # A mean of n numbers is off by n 1e-16 of the largest at most, and usually by far less.
     slack = 1e-10 * float(np.abs(centred).max())
     means = np.add.reduceat(centred, starts) / sizes
     differences = means * to_others
     gap = float(np.ptp(means))
     generator = np.random.default_rng(seed)
-    # (block, images)
-    pool = np.tile(centred, (max(1, min(permutations, BLOCK // centred.size)), 1))
+    rows = max(1, min(permutations, BLOCK // centred.size))
+    pool = np.tile(centred, (rows, 1))  # (rows, images)
     lowest = np.empty(permutations)
     highest = np.empty(permutations)
     gaps = np.empty(permutations)
     for begin in range(0, permutations, len(pool)):
         block = pool[: permutations - begin]
+        # In place: a shuffle of shuffled values is as random as a shuffle of the original ones.
         generator.permuted(block, axis=1, out=block)
-        shuffled = np.add.reduceat(block, starts, axis=1) / sizes  # (block, classes)
+        shuffled = np.add.reduceat(block, starts, axis=1) / sizes  # (rows, classes)
         part = slice(begin, begin + len(block))
         gaps[part] = np.ptp(shuffled, axis=1)
         shuffled *= to_others / scales
@@ -420,15 +494,17 @@ def permutation_null(
 def _tail(null: Floats, observed: Floats, slack: float) -> Floats:
     """P[null >= observed], for each observed number."""
     count = null.size - np.searchsorted(np.sort(null), observed - slack, side="left")
+    # The observed labelling is one of the permutations, hence the 1 (Phipson and Smyth, 2010).
     return np.asarray((1.0 + count) / (1.0 + null.size), dtype=np.float64)
 
 
 def _critical(null: Floats, alpha: float, slack: float) -> float:
     """The critical value: exactly the numbers above it have a :func:`_tail` of at most alpha;
     infinite with too few shuffles."""
-    most = math.floor(alpha * (1 + null.size) + 1e-9) - 1  # shuffles that may be as large
-    return (
-        float(np.partition(null, null.size - 1 - most)[null.size - 1 - most]) + slack
-        if most >= 0
-        else math.inf
-    )
+    # (1 + #{as large}) / (1 + shuffles) <= alpha, solved for the number of shuffles that may be as
+    # large; 1e-9 makes up for the rounding of a whole product, such as 0.05 * 2000.
+    most = math.floor(alpha * (1 + null.size) + 1e-9) - 1
+    if most < 0:
+        return math.inf
+    place = null.size - 1 - most
+    return float(np.partition(null, place)[place]) + slack

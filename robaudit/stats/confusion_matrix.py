@@ -24,17 +24,18 @@ from robaudit.runs.table import NO_CLASS
 from robaudit.settings import BY
 
 MOST_TURNS = 100
+"""The most turns of a matrix: 1,000 classes have a million pairs; nobody reads the rare ones."""
 
 
 @dataclass(frozen=True)
 class Turn(Record):
-    """A class and another class that its noisy copies are classified as.
+    """A class of images and another class into which noise turns them.
 
     Attributes:
-        start, to: the class of the images, and the other class.
-        images: of class ``start``.
+        start, to: the class of the images, and the class of their noisy copies.
+        images: number of images of class ``start``.
         share: mean over these images of the share of noisy copies that are classified as ``to``.
-        shares: of each image.
+        shares: that share for each image.
     """
 
     start: int
@@ -61,8 +62,8 @@ class Confusion(Record):
         key: estimator, noise level and quantity.
         by: whether the class of an image is its label or the class predicted without noise.
         classes: indices of the classes with images or votes, ascending.
-        images: of each class.
-        shares: ``shares[i][j]``: mean over the images of class i of the share of noisy copies
+        images: number of images of each class.
+        shares: ``shares[i][j]`` is the mean over the images of class i of the share of noisy copies
             classified as j; NaN without images.
         turns: pairs of different classes with votes, the largest share first; at most
             :data:`MOST_TURNS`.
@@ -82,13 +83,15 @@ def confusions(
     levels: LevelChoice | Sequence[float] = (),
     by: str | None = None,
 ) -> tuple[Confusion, ...]:
-    """A matrix for each result with votes, in the run's order. Results that stop adaptively are
-    left out: stopping biases their shares.
+    """A matrix for each result with votes, in the run's order.
+
+    Results that stop adaptively are left out: stopping biases their shares.
 
     Args:
         run: a finished run.
         estimators, levels: only these results.
-        by: the class of an image; None: its label where there are labels, else the predicted class.
+        by: the class of an image, label or predicted; default: its label where there are labels,
+            else the predicted class.
 
     Raises:
         RunError: the run has no such estimator or level, no result has votes, or ``by`` is label
@@ -98,23 +101,24 @@ def confusions(
     labelled = any((columns.label != NO_CLASS).any() for columns in run.table.values())
     kind = by or ("label" if labelled else "predicted")
     chosen = {columns.key: columns.classes for columns in run.groups(estimators, levels).values()}
-    counted: dict[GroupKey, dict[int, list[Floats]]] = {}
+    # By result and class of the image, the vote shares of each image (classes,).
+    shares: dict[GroupKey, dict[int, list[Floats]]] = {}
     for row in run.rows:
         key = GroupKey.of(row)
+        if row.votes is None or not row.votes.draws:
+            continue
+        stops_adaptively = row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE
+        if stops_adaptively or key not in chosen:
+            continue
+        # A result whose images have no class still has votes, so it is entered before the check.
+        members = shares.setdefault(key, {})
         start = row.label if kind == "label" else row.predicted
-        if (
-            key in chosen
-            and row.votes is not None
-            and row.votes.draws
-            and row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE
-        ):
-            members = counted.setdefault(key, {})
-            if start is not None:
-                counts = np.asarray(row.votes.counts, dtype=np.float64)
-                members.setdefault(start, []).append(
-                    np.pad(counts / row.votes.draws, (0, chosen[key] - len(counts)))
-                )
-    if not counted:
+        if start is not None:
+            counts = np.asarray(row.votes.counts, dtype=np.float64)
+            missing = chosen[key] - len(counts)
+            of_image = np.pad(counts / row.votes.draws, (0, missing))
+            members.setdefault(start, []).append(of_image)
+    if not shares:
         raise RunError(
             where,
             "has no votes of a fixed number of noisy copies",
@@ -124,32 +128,37 @@ def confusions(
         raise RunError(
             where, "has no labels", "count by the predicted class: " + BY.set_to("predicted")
         )
-    return tuple(_confusion(key, counted[key], kind) for key in chosen if key in counted)
+    return tuple(_confusion(key, shares[key], kind) for key in chosen if key in shares)
 
 
 def _confusion(key: GroupKey, members: Mapping[int, Sequence[Floats]], by: str) -> Confusion:
     """The matrix of one result from the vote shares of the images of each class."""
-    # (images, classes)
+    # For each class with images, (images, classes).
     voted = {index: np.array(shares) for index, shares in sorted(members.items())}
-    classes = sorted(
-        {*voted, *(int(j) for shares in voted.values() for j in np.flatnonzero(shares.any(0)))}
-    )
+    present = set(voted)
+    for shares in voted.values():
+        present.update(np.flatnonzero(shares.any(0)).tolist())
+    # Only classes that occur: most of 1,000 classes have neither images nor votes in a small run.
+    classes = sorted(present)
     table = np.full((len(classes), len(classes)), np.nan)
     for i, index in enumerate(classes):
         if index in voted:
             means = voted[index].mean(0)
+            # A label may lie beyond the classes of the network, which never vote for it.
             table[i] = [means[j] if j < len(means) else 0.0 for j in classes]
-    places = [(i, j) for i, j in zip(*np.nonzero(np.nan_to_num(table)), strict=True) if i != j]
+    rows, columns = np.nonzero(np.nan_to_num(table))
+    places = [(i, j) for i, j in zip(rows, columns, strict=True) if i != j]
     places.sort(key=lambda place: -table[place])
-    turns = tuple(
-        _turn(classes[i], classes[j], voted[classes[i]][:, classes[j]])
-        for i, j in places[:MOST_TURNS]
-    )
+    turns: list[Turn] = []
+    for row, column in places[:MOST_TURNS]:
+        start = classes[row]
+        to = classes[column]
+        turns.append(_turn(start, to, voted[start][:, to]))
     counts = tuple(len(members.get(index, ())) for index in classes)
-    return Confusion(
-        key, by, tuple(classes), counts, tuple(tuple(map(float, line)) for line in table), turns
-    )
+    lines = tuple(tuple(map(float, line)) for line in table)
+    return Confusion(key, by, tuple(classes), counts, lines, tuple(turns))
 
 
 def _turn(start: int, to: int, shares: Floats) -> Turn:
+    """The turn from one class to another, with the share of each image (images,)."""
     return Turn(start, to, len(shares), float(shares.mean()), shares)

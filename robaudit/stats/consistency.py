@@ -24,18 +24,19 @@ from robaudit.stats.relations import (
 )
 
 CONFIDENCE = 0.999
-"""The probability that a correct run shows no violation, over all its comparisons."""
+"""The probability that a correct run shows no violation, over all its comparisons: a violation is
+reported as a bug, so chance alone must hardly ever show one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound(Record):
-    """A result, and its bound on a number, beyond its interval."""
+    """A result and its bound on a number, at a smaller chance of missing than its interval's."""
 
     key: Annotated[GroupKey, Inline()]
     bound: float
 
     @staticmethod
-    def of(claim: Claim, tail: float) -> Bound:
+    def from_claim(claim: Claim, tail: float) -> Bound:
         """The bound of a claim, missed with a chance of at most ``tail``."""
         return Bound(GroupKey.of(claim.row), claim.end(tail))
 
@@ -48,11 +49,11 @@ class Contradiction(Record):
     """Two results of an image that exclude each other.
 
     Attributes:
-        sample_id: of the image.
+        sample_id: id of the image.
         relation: name of the violated relation.
         verdict: what the contradiction means.
-        number: the number that both results bound.
-        at_least, at_most: the bounds.
+        number: the number that both results bound, in a few words.
+        at_least, at_most: the bounds that exclude each other.
         wrong: the results that may be at fault: one where that is clear, else both.
     """
 
@@ -92,10 +93,11 @@ class Consistency(Record):
     """The outcome of comparing a run's results.
 
     Attributes:
-        images: how many were checked.
-        tail: the chance that an end of an interval misses.
+        images: number of images checked.
+        confidence: the probability that a correct run shows no violation.
+        tail: the chance that an end of an interval misses, as used in the comparisons.
         relations: every relation, in order.
-        contradictions: in the order of relations and of the run.
+        contradictions: all contradictions, in the order of relations and of the run.
     """
 
     images: int
@@ -118,11 +120,7 @@ class Consistency(Record):
 
     def of(self, verdict: Verdict) -> tuple[Contradiction, ...]:
         """The contradictions with this verdict."""
-        return tuple(
-            contradiction
-            for contradiction in self.contradictions
-            if contradiction.verdict is verdict
-        )
+        return tuple(found for found in self.contradictions if found.verdict is verdict)
 
     def blamed(self, verdict: Verdict) -> list[tuple[Contradiction, ...]]:
         """The contradictions with this verdict, grouped by the results at fault, the largest group
@@ -138,70 +136,77 @@ def check(run: Run) -> Consistency:
 
     A 95 % interval misses for one image in twenty. So two results contradict each other only if
     their bounds do with intervals so wide that all comparisons of the run hold together with a
-    probability of :data:`CONFIDENCE` (Bonferroni). Rows are read once; only the pairs that
-    contradict each other at 95 % stay in memory.
+    probability of :data:`CONFIDENCE` (Bonferroni).
     """
     relations = installed_relations()
-    # in the same order
+    # Names come in the order of the relations.
     points = [entry_point(RELATIONS, "relation", name) for name in names_in(RELATIONS)]
     owners = dict(zip((relation.name for relation in relations), points, strict=True))
     setting = Setting.of(run.info)
     images = 0
-    random = 0
-    pairs = Counter[str]()
-    seen = Counter[str]()
+    random_pairs = 0
+    comparisons = Counter[str]()
+    images_compared = Counter[str]()
+    # Rows are read once. The final tail depends on the number of comparisons, and only a pair that
+    # excludes itself at 95 % can do so with wider intervals: the others need not be remembered.
     suspects: dict[str, list[BoundingPair]] = {relation.name: [] for relation in relations}
     for rows in by_sample(run.rows):
         images += 1
         for relation in relations:
-            before = pairs[relation.name]
-            with blaming(f"relation {relation.name!r}", owners[relation.name]):
-                claimed = list(relation.pairs(rows, setting))
-            for pair in claimed:
-                pairs[relation.name] += 1
-                random += pair.least.random or pair.most.random
+            name = relation.name
+            with blaming(f"relation {name!r}", owners[name]):
+                pairs = list(relation.pairs(rows, setting))
+            comparisons[name] += len(pairs)
+            images_compared[name] += bool(pairs)
+            for pair in pairs:
+                random_pairs += pair.least.random or pair.most.random
                 if relation.excludes(pair, TAIL):
-                    suspects[relation.name].append(pair)
-            seen[relation.name] += pairs[relation.name] > before
-    tail = min(TAIL, (1.0 - CONFIDENCE) / (2 * random)) if random else TAIL
-    excluded = {
-        relation.name: [pair for pair in suspects[relation.name] if relation.excludes(pair, tail)]
-        for relation in relations
-    }
+                    suspects[name].append(pair)
+    # Bonferroni: each random pair has two ends that may miss.
+    tail = min(TAIL, (1.0 - CONFIDENCE) / (2 * random_pairs)) if random_pairs else TAIL
+    checked: list[CheckedRelation] = []
+    contradictions: list[Contradiction] = []
+    for relation in relations:
+        name = relation.name
+        excluded = [pair for pair in suspects[name] if relation.excludes(pair, tail)]
+        checked.append(
+            CheckedRelation(relation, comparisons[name], images_compared[name], len(excluded))
+        )
+        contradictions += [_contradiction(relation, pair, tail, setting) for pair in excluded]
     return Consistency(
         images=images,
         tail=tail,
-        relations=tuple(
-            CheckedRelation(
-                relation, pairs[relation.name], seen[relation.name], len(excluded[relation.name])
-            )
-            for relation in relations
-        ),
-        contradictions=tuple(
-            _contradiction(relation, pair, tail, setting)
-            for relation in relations
-            for pair in excluded[relation.name]
-        ),
+        relations=tuple(checked),
+        contradictions=tuple(contradictions),
     )
 
 
 def _contradiction(
     relation: Relation, pair: BoundingPair, tail: float, setting: Setting
 ) -> Contradiction:
+    """The contradiction of a pair whose bounds exclude each other."""
     wrong, verdict = _judged(pair, setting)
-    keys = tuple(dict.fromkeys(map(GroupKey.of, wrong)))
-    least = Bound.of(pair.least, tail)
-    most = Bound.of(pair.most, tail)
     return Contradiction(
-        pair.least.row.sample_id, relation.name, verdict, pair.number, least, most, keys
+        sample_id=pair.least.row.sample_id,
+        relation=relation.name,
+        verdict=verdict,
+        number=pair.number,
+        at_least=Bound.from_claim(pair.least, tail),
+        at_most=Bound.from_claim(pair.most, tail),
+        wrong=tuple(dict.fromkeys(map(GroupKey.of, wrong))),
     )
 
 
 def _judged(pair: BoundingPair, setting: Setting) -> tuple[Sequence[Row], Verdict]:
     """The results at fault, and what the contradiction means."""
     both = (pair.least, pair.most)
-    if loose := [claim.row for claim in both if claim.approximate]:
+    # The harmless explanations come first: only what they leave open is called a bug.
+    loose = [claim.row for claim in both if claim.approximate]
+    if loose:
         return loose, Verdict.APPROXIMATION
-    if declared := [claim.row for claim in both if setting.declares(claim.row)]:
+    declared = [claim.row for claim in both if setting.declares(claim.row)]
+    if declared:
         return declared, Verdict.DECLARED
-    return [claim.row for claim in both] if pair.wrong is None else [pair.wrong], Verdict.VIOLATION
+    if pair.wrong is not None:
+        return [pair.wrong], Verdict.VIOLATION
+    return [claim.row for claim in both], Verdict.VIOLATION

@@ -17,14 +17,15 @@ from robaudit.numerics.image_intervals import Floats
 from robaudit.plugins import reference
 from robaudit.records import Inline, Nested, Record, published
 from robaudit.runs.run import Run
-from robaudit.runs.table import common_names
+from robaudit.runs.table import Columns, common_names
 from robaudit.stats.bootstrap import BOOTSTRAP, percentiles
 
 _LEVELS = (1.0, 2.0, 3.0, 4.0, 5.0)
-_ALL = "all corruptions"
+"""The five severities of the corruption benchmarks (Hendrycks and Dietterich, 2019)."""
+_ALL = "all corruptions"  # the key of the mean; no noise's name has a space
 
 Errors = Mapping[str, Sequence[float]]
-"""By corruption, the share of images classified wrongly at severity 1 to 5."""
+"""The share of images classified wrongly at severities 1 to 5, by corruption."""
 
 
 Level = Annotated[float, PlainSerializer(lambda level: f"{level:g}", return_type=str)]
@@ -36,13 +37,13 @@ class CorruptionReport(Record):
     """Accuracy by noise and level, of one estimator that counts votes.
 
     Attributes:
-        estimator: its name.
+        estimator: name of the estimator.
         clean: accuracy without noise.
-        cells: by noise label and level, in the run's order: share of the labelled images' noisy
-            copies that are classified correctly, a mean over the images, with its 95 % interval for
-            the population.
-        images: by noise measured at all five severities, the share of each image's noisy copies
-            that are misclassified, over all severities (n,).
+        cells: the accuracy by noise and level, in the run's order: the mean over the labelled
+            images of the share of noisy copies that are classified correctly, with its 95 %
+            interval for the population.
+        images: for each noise measured at all five severities, the share of each image's noisy
+            copies that are misclassified, over all severities (n,).
     """
 
     estimator: str
@@ -53,7 +54,10 @@ class CorruptionReport(Record):
     @property
     def levels(self) -> list[float]:
         """Every level of any of the noises, ascending."""
-        return sorted({level for by_level in self.cells.values() for level in by_level})
+        levels: set[float] = set()
+        for by_level in self.cells.values():
+            levels.update(by_level)
+        return sorted(levels)
 
     @property
     def errors(self) -> dict[str, list[float]]:
@@ -91,12 +95,15 @@ class CorruptionReport(Record):
         images."""
         if not self.images:
             return {}
+        # All images have the same noises, so each noise counts the same in the mean of an image.
         mean: Floats = np.mean(list(self.images.values()), axis=0)
         errors = {**self.images, _ALL: mean}
         images = len(mean)
-        return percentiles(
-            images, lambda drawn: {label: drawn @ each / images for label, each in errors.items()}
-        )
+
+        def mean_errors(weights: Floats) -> dict[str, Floats]:
+            return {label: weights @ error / images for label, error in errors.items()}
+
+        return percentiles(images, mean_errors)
 
 
 def corruption_report(run: Run, estimator: str | None = None) -> CorruptionReport:
@@ -104,7 +111,7 @@ def corruption_report(run: Run, estimator: str | None = None) -> CorruptionRepor
 
     Args:
         run: a finished run.
-        estimator: an estimator that counts votes; None: the first.
+        estimator: an estimator that counts votes; default: the first.
 
     Raises:
         RunError: it has no labels, no such estimator, or no noise whose level is a severity.
@@ -113,17 +120,16 @@ def corruption_report(run: Run, estimator: str | None = None) -> CorruptionRepor
     where = str(run.path)
     entries = [entry for entry in info.noisy_accuracy if entry.level_name == LevelName.SEVERITY]
     if info.clean_accuracy is None or not entries:
-        what = (
-            "has no labels"
-            if info.clean_accuracy is None
-            else "has no accuracy under noise whose level is a severity"
-        )
+        what = "has no accuracy under noise whose level is a severity"
+        if info.clean_accuracy is None:
+            what = "has no labels"
         raise RunError(
             where,
             what,
             f"audit labelled images with {reference()} under noise of the kind corruption or "
             "corrupted_set",
         )
+    # run.json has the accuracies of every estimator that counts votes, in the spec's order.
     names = list(dict.fromkeys(entry.estimator for entry in entries))
     chosen = names[0] if estimator is None else estimator
     if chosen not in names:
@@ -131,39 +137,40 @@ def corruption_report(run: Run, estimator: str | None = None) -> CorruptionRepor
     cells: dict[str, dict[float, Estimate]] = {}
     for entry in entries:
         if entry.estimator == chosen:
-            accuracy = Estimate.population(
-                entry.value, (entry.lower, entry.upper), "Gaffke's bounds over images"
-            )
+            bounds = (entry.lower, entry.upper)
+            accuracy = Estimate.population(entry.value, bounds, "Gaffke's bounds over images")
             cells.setdefault(entry.noise, {})[entry.level] = accuracy
-    return CorruptionReport(
-        chosen, info.clean_accuracy.value, cells, _image_errors(run, chosen, cells)
-    )
+    images = _image_errors(run, chosen, cells)
+    return CorruptionReport(chosen, info.clean_accuracy.value, cells, images)
 
 
 def _image_errors(
     run: Run, estimator: str, cells: Mapping[str, Mapping[float, Estimate]]
 ) -> dict[str, Floats]:
-    """The errors of the labelled images that have votes at all five severities of every noise that
-    has them."""
+    """The mean error over the severities of each image (images,), by noise.
+
+    Only noises with all five severities count, and only labelled images with votes at all levels of
+    all of them: the bootstrap draws the same images for every noise.
+    """
     complete = [label for label, by_level in cells.items() if set(by_level) == set(_LEVELS)]
+    # Images without a label have no draws for it.
     voted = {
         (key.noise, key.at.level): result.take(result.label_draws > 0)
         for key, result in run.table.items()
         if key.estimator == estimator
     }
-    columns = [voted[label, level] for label in complete for level in _LEVELS]
+    columns: list[Columns] = []
+    for noise in complete:
+        columns += [voted[noise, level] for level in _LEVELS]
     names = common_names(columns) if columns else []
     if not names:
         return {}
-    errors = (
-        np.array([result.of_images(names).label_errors for result in columns])
-        .reshape(len(complete), len(_LEVELS), -1)
-        .mean(1)
-    )
+    by_column = np.array([result.of_images(names).label_errors for result in columns])
+    errors = by_column.reshape(len(complete), len(_LEVELS), -1).mean(1)  # (noises, images)
     return dict(zip(complete, errors, strict=True))
 
 
 def mean_error(errors: Errors) -> float:
-    """The mean error over corruptions and severities, each counting the same: the number reported
-    for CIFAR-10-C."""
+    """The mean error over corruptions and severities, each with the same weight: the number
+    reported for CIFAR-10-C (Hendrycks and Dietterich, 2019)."""
     return fmean(fmean(values) for values in errors.values())

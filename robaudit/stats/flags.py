@@ -19,6 +19,8 @@ from robaudit.runs.table import NO_CLASS, Columns, Ints
 from robaudit.settings import ESTIMATOR, ONLY
 
 _EVEN_ODDS = {LOG10_P_FAIL.name: math.log10(0.5), LOSS.name: math.log(2.0)}
+"""Thresholds of quantities that do not range from 0 to 1: a failure probability of one half, and
+the cross-entropy of a class with a softmax of one half, -log(1/2)."""
 
 
 class Certainty(StrEnum):
@@ -27,16 +29,16 @@ class Certainty(StrEnum):
     CONFIRMED = "confirmed"
     """Its whole interval is beyond."""
     APPROXIMATE = "approximate"
-    """The same for an interval that covers sampling only, not the estimator's bias."""
+    """Its whole interval is beyond, but covers sampling only, not the estimator's bias."""
     LIKELY = "likely"
     """Its value is beyond, but its interval contains the threshold."""
     UNDECIDED = "undecided"
-    """Its interval contains the threshold, and its value is not beyond, or is only a bound, and the
-    true value may be better."""
+    """Its interval contains the threshold, and its value is not beyond; or its value is beyond, but
+    only a bound, and the true value may be better."""
     NO = "no"
     """Its whole interval is on the robust side."""
     NO_INTERVAL = "no interval"
-    """Without an interval nothing is known."""
+    """It has no interval, so its certainty is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +73,20 @@ class Flagged(Record):
         key, quantity: what was measured.
         threshold: a sample is non-robust when its value is below it (above it, where lower is
             better); infinite where there is none.
+        bottom: length of the list; None: all samples beyond the threshold.
+        only: whether only correctly, or only wrongly, classified samples were considered.
         samples: the non-robust samples, or the ``bottom`` least robust; worst first.
-        total: samples considered, after the filter.
-        filtered: samples that ``only`` excluded.
-        not_finite: samples without a finite value, which are never ranked.
-        beyond: how many of ``total`` have a value beyond the threshold, listed or not.
-        confirmed, approximate, likely: how many of these are of each certainty; the rest of them
-            have no interval.
-        bounds: how many of these are only bounds, and the true value may be better: they are
-            undecided.
-        undecided: how many of the others have an interval that contains the threshold.
-        with_interval: how many of ``total`` have an interval.
-        censored: how many of ``total`` have a true value that is only known to be larger.
+        total: number of samples considered, after the filter.
+        filtered: number of samples that ``only`` excluded.
+        not_finite: number of samples without a finite value, which are never ranked.
+        beyond: number of samples of ``total`` with a value beyond the threshold, listed or not.
+        confirmed, approximate, likely: number of samples of ``beyond`` with each certainty; the
+            rest of them have no interval.
+        bounds: number of samples of ``beyond`` whose value is only a bound; the true value may be
+            better, so they are undecided.
+        undecided: number of the other samples whose interval contains the threshold.
+        with_interval: number of samples of ``total`` with an interval.
+        censored: number of samples of ``total`` whose true value is only known to be larger.
     """
 
     key: Annotated[GroupKey, Inline()]
@@ -112,12 +116,13 @@ class Flagged(Record):
 def usual_threshold(quantity: Quantity) -> float:
     """The threshold of even odds.
 
-    0.5: beyond it, more than half of the noisy copies change class; log10(0.5) for the failure
-    probability. For a loss log 2: beyond it, the network gives the class less than half. Any other
-    quantity without a range of 0 to 1 has no threshold: it is infinite, and nothing is beyond.
+    It is 0.5, beyond which more than half of the noisy copies change class, and log10(0.5) for the
+    failure probability. For a loss it is log 2, beyond which the network gives the class a softmax
+    below one half. Other quantities without a range of 0 to 1 have no threshold: it is infinite, so
+    that no value is beyond.
     """
-    nothing = -math.inf if quantity.higher_is_better else math.inf
-    return _EVEN_ODDS.get(quantity.name, 0.5 if quantity.is_share else nothing)
+    unreachable = -math.inf if quantity.higher_is_better else math.inf
+    return _EVEN_ODDS.get(quantity.name, 0.5 if quantity.is_share else unreachable)
 
 
 def check_threshold(below: float, quantity: Quantity, where: str, of: str) -> None:
@@ -149,12 +154,12 @@ def flag(
     it or not. Where lower is better, all comparisons are reversed: beyond means above ``below``.
 
     Args:
-        columns: of a result.
+        columns: the rows of one result.
         below: the threshold, in units of the quantity.
         bottom: length of the list, at least 1.
-        only: samples classified correctly (or wrongly) on the clean image; samples without a label
-            are filtered out.
-        quantity: what the values are; default: the built-in quantity that the rows name.
+        only: consider only samples classified correctly (or wrongly) on the clean image; samples
+            without a label are filtered out.
+        quantity: the quantity of the values; default: the built-in quantity that the rows name.
 
     Raises:
         NothingLeftError: the filter left no sample. (That no sample is beyond the threshold is a
@@ -162,28 +167,29 @@ def flag(
         RobauditError: a threshold that is not a number, or a count below 1.
     """
     quantity = quantity or quantity_of(columns.key.quantity, None)
+    # An infinite usual threshold means that the quantity has none, and that nothing is beyond.
     if not math.isfinite(below) and below != usual_threshold(quantity):
         raise RobauditError("below", f"{below} is not a number to compare with", "for example 0.5")
     if bottom is not None and bottom < 1:
         raise RobauditError("bottom", f"{bottom} samples cannot be listed", "1 or more")
     finite = columns.finite
     refuse_no_values(len(finite), finite.not_finite, "flagged")
-    considered = (
-        finite
-        if only is None
-        else finite.take(finite.judged & (finite.correct == (only == "correct")))
-    )
+    considered = finite
+    if only is not None:
+        considered = finite.take(finite.judged & (finite.correct == (only == "correct")))
     if not len(considered):
         raise NothingLeftError(
             "flagged",
             f"none of the {len(finite)} samples is known to be {only}",
             "leave " + ONLY + " out",
         )
+    # With this sign larger is better for every quantity, and "beyond" means smaller.
     sign = 1.0 if quantity.higher_is_better else -1.0
     values = sign * considered.values
     certainties = certainties_of(considered, below, sign)
     ranked = np.argsort(values, kind="stable")
     beyond = int((values < sign * below).sum())
+    # A value beyond the threshold is undecided only if it is a bound.
     bounds = sum(certainties[i] is Certainty.UNDECIDED for i in ranked[:beyond])
     return Flagged(
         key=columns.key,
@@ -207,37 +213,31 @@ def flag(
 
 
 def _flags(columns: Columns, places: Ints, certainties: Sequence[Certainty]) -> tuple[Flag, ...]:
+    """The samples of some rows, by their places, with the certainties of all rows."""
     listed = columns.take(places)
+    names = listed.names
     censored = listed.is_censored
+    # The search of a censored image reached its value, so the true one is at least as large.
     lower = np.where(censored & np.isnan(listed.lower), listed.values, listed.lower)
-    numbers = zip(
-        listed.label,
-        listed.predicted,
-        listed.values,
-        lower,
-        listed.upper,
-        listed.flips_to,
-        strict=True,
-    )
     return tuple(
         Flag(
-            name,
-            _class(label),
-            int(predicted),
-            _estimate(value, low, high),
-            _class(to),
-            certainties[i],
-            bool(is_censored),
+            id=names[i],
+            label=_class(listed.label[i]),
+            predicted=int(listed.predicted[i]),
+            estimate=_estimate(listed.values[i], lower[i], listed.upper[i]),
+            flips_to=_class(listed.flips_to[i]),
+            certainty=certainties[place],
+            censored=bool(censored[i]),
         )
-        for name, i, is_censored, (label, predicted, value, low, high, to) in zip(
-            listed.names, places, censored, numbers, strict=True
-        )
+        for i, place in enumerate(places)
     )
 
 
 def _estimate(value: float, lower: float, upper: float) -> Estimate:
-    """The value of a row with its interval, where NaN is no end; a single end leaves the other
-    open."""
+    """The value of a row with its interval; an end of NaN is missing.
+
+    Without either end there is no interval; with a single end it is open on the other side.
+    """
     if math.isnan(lower) and math.isnan(upper):
         return Estimate(float(value))
     bounds = (
@@ -248,6 +248,7 @@ def _estimate(value: float, lower: float, upper: float) -> Estimate:
 
 
 def _class(index: int) -> int | None:
+    """The class index of a column as a row has it: None where unknown."""
     return None if index == NO_CLASS else int(index)
 
 
@@ -260,26 +261,21 @@ def certainties_of(columns: Columns, below: float, sign: float) -> list[Certaint
         sign: 1 where higher is better, else -1.
     """
     lower, upper = columns.ends
+    # Where lower is better, changed signs turn "above" into "below".
     worst, best = (lower, upper) if sign > 0 else (-upper, -lower)
     edge = sign * below
-    covered = columns.covers_bias
-    bounds = columns.of_kind(
-        IntervalKind.CENSORED, IntervalKind.LOWER_BOUND if sign > 0 else IntervalKind.UPPER_BOUND
-    )
-    masks = [
-        np.isnan(lower),
-        (best < edge) & covered,
-        best < edge,
-        (sign * columns.values < edge) & ~bounds,
-        worst < edge,
+    # Values whose true value may be better: a value beyond the threshold then shows nothing.
+    bound_kind = IntervalKind.LOWER_BOUND if sign > 0 else IntervalKind.UPPER_BOUND
+    may_be_better = columns.of_kind(IntervalKind.CENSORED, bound_kind)
+    # The first mask that holds decides.
+    rules = [
+        (np.isnan(lower), Certainty.NO_INTERVAL),
+        ((best < edge) & columns.covers_bias, Certainty.CONFIRMED),
+        (best < edge, Certainty.APPROXIMATE),
+        ((sign * columns.values < edge) & ~may_be_better, Certainty.LIKELY),
+        (worst < edge, Certainty.UNDECIDED),
     ]
-    kinds = [
-        Certainty.NO_INTERVAL,
-        Certainty.CONFIRMED,
-        Certainty.APPROXIMATE,
-        Certainty.LIKELY,
-        Certainty.UNDECIDED,
-        Certainty.NO,
-    ]
+    masks = [mask for mask, _ in rules]
+    kinds = [*(certainty for _, certainty in rules), Certainty.NO]
     places = np.select(masks, list(range(len(masks))), len(masks))
     return [kinds[place] for place in places]

@@ -19,19 +19,20 @@ LevelCurve = tuple[GroupSummary, ...]
 def level_curves(
     run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
 ) -> list[LevelCurve]:
-    """A curve for each result and noise, in the run's order; a noise with a single level gives a
-    curve of one point.
+    """A curve for each result and noise, in the run's order.
 
-    Scores of the clean image have no curve: they do not depend on noise.
+    A noise with a single level gives a curve of one point. Scores of the clean image have no curve:
+    they do not depend on noise.
 
     Args:
         run: a finished run.
-        estimators, levels: only these.
+        estimators, levels: only these results.
 
     Raises:
         RunError: the run has no such estimator or level, or no result that belongs to a level.
     """
     groups = {group.key: group for group in summary_of(run)}
+    # By estimator and noise: levels of different noises have no common scale.
     curves: dict[tuple[str, str], list[GroupSummary]] = {}
     for key in chosen(groups, estimators, levels, str(run.path)):
         if key.at.level is not None and key.quantity != CONFIDENCE.name:
@@ -43,6 +44,8 @@ def level_curves(
             f"audit with {reference()} at several levels, such as "
             + Wording("--sigma 0.05 --sigma 0.1", "sigma=[0.05, 0.1]"),
         )
-    return [
-        tuple(sorted(points, key=lambda group: group.key.at.strength)) for points in curves.values()
-    ]
+
+    def strength(point: GroupSummary) -> float:
+        return point.key.at.strength
+
+    return [tuple(sorted(points, key=strength)) for points in curves.values()]

@@ -19,15 +19,17 @@ from robaudit.numerics.image_intervals import TAIL, repeats_scale
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson
 from robaudit.plugins import RELATIONS, load_object, names_in
 from robaudit.quantities import LOG10_P_FAIL, LOSS, P_ROBUST, IntervalKind
+from robaudit.results import Votes
 from robaudit.runs.info import RunInfo
 from robaudit.runs.rows import Row
 
 _DECLARED = "lipschitz"
 """The option that declares a property of the network without a check."""
-_LEAST_DECADES = (
-    1.0  # how far the failure probability may exceed a bound that no repeat of splitting reached
-)
-_CDF = 1e-8  # accuracy of a probability near 1 that is computed rather than counted
+# How far the failure probability may exceed the bound of splitting, in powers of ten. No repeat
+# reached the bound, which is an observation of a few repeats and not a proof.
+_LEAST_DECADES = 1.0
+# The accuracy of a probability near 1 that is computed from normal distributions, not counted.
+_CDF = 1e-8
 PROBABILITY = (1e-9, 1e-12)
 """Relative and absolute rounding of probabilities."""
 
@@ -54,9 +56,8 @@ class Claim(NamedTuple):
 
     Attributes:
         row: the result.
-        end: the bound.
-        random: whether it depends on the chance of missing it; otherwise it is a proof, or an
-            observed flip.
+        end: the bound, as a function of the chance of missing it.
+        random: whether it depends on that chance; otherwise it is a proof, or an observed flip.
         approximate: whether the result has an error that its interval does not cover.
     """
 
@@ -70,8 +71,8 @@ class BoundingPair(NamedTuple):
     """Two results that bound a number from both sides.
 
     Attributes:
-        number: what they bound, in a few words.
-        least, most: the number is at least, and at most, this.
+        number: the number that they bound, in a few words.
+        least, most: the lower and the upper bound of the number.
         wrong: the result at fault if the bounds exclude each other; None: either.
     """
 
@@ -85,9 +86,11 @@ class Relation(NamedTuple):
     """A relation that must hold between the results of an image.
 
     Attributes:
-        name, says, source: the statement, and the theorem behind it.
-        rounding: least > most (1 + relative) + absolute contradicts.
-        pairs: the comparisons among the results of an image.
+        name: name of the relation.
+        says, source: the statement, and the theorem behind it.
+        rounding: relative and absolute allowance for rounding. A pair is a contradiction if
+            least > most (1 + relative) + absolute.
+        pairs: finds the comparisons among the results of an image.
     """
 
     name: str
@@ -114,8 +117,8 @@ class Setting:
     """Properties of a run that the comparison of its results needs.
 
     Attributes:
-        noises: by label.
-        pixels: values in an image; None: unknown.
+        noises: the noises by label.
+        pixels: number of values in an image; None: unknown.
         plain: whether noisy passes are in the network's own precision.
         declared: labels of the estimators that rely on a declared property of the network.
     """
@@ -131,16 +134,15 @@ class Setting:
         spec = info.spec
         shape = info.image_shape
         noises = {entry["name"]: entry for entry in spec.get("noise", ())}
-        options = {
-            str(entry.get("label") or entry["name"]): entry for entry in spec.get("estimators", ())
-        }
         declared = frozenset(
-            label
-            for label, entry in options.items()
+            str(entry.get("label") or entry["name"])
+            for entry in spec.get("estimators", ())
             if entry.get("options", {}).get(_DECLARED) is not None
         )
+        # tf32 and bf16 round the logits of noisy passes so much that some copies change sides.
         plain = spec.get("run", {}).get("precision", "fp32") in ("fp32", "fp64")
-        return Setting(noises, None if shape is None else math.prod(shape), plain, declared)
+        pixels = None if shape is None else math.prod(shape)
+        return Setting(noises, pixels, plain, declared)
 
     def declares(self, row: Row) -> bool:
         """Whether a result depends on a property that the spec declares of the network."""
@@ -149,10 +151,11 @@ class Setting:
     def factor(self, first: Row, second: Row) -> float | None:
         """The smallest F such that a radius r in the norm of the second row is at most F r in the
         norm of the first; None if unknown."""
-        norms = norm_of(first), norm_of(second)
-        if norms[0] is None or norms[1] is None:
+        first_order = norm_of(first)
+        second_order = norm_of(second)
+        if first_order is None or second_order is None:
             return None
-        factor = norm_factor(norms[0], norms[1], self.pixels)
+        factor = norm_factor(first_order, second_order, self.pixels)
         return None if factor is None or math.isinf(factor) else factor
 
 
@@ -163,13 +166,13 @@ def norm_of(row: Row) -> float | None:
 
 
 def norm_factor(first: float, second: float, pixels: int | None) -> float | None:
-    """The smallest F with |v|_first <= F |v|_second for all v; None where it depends on an unknown
-    number of pixels.
+    """The smallest F with |v|_first <= F |v|_second for all v.
 
-    1 if the first order is not smaller, else d^(1/first - 1/second) (Hoelder's inequality).
+    It is 1 if the first order is not smaller, else d^(1/first - 1/second) for d values (Hoelder's
+    inequality). None if d is needed and unknown.
     """
     if first >= second:
-        return 1.0
+        return 1.0  # norms decrease with their order
     return None if pixels is None else pixels ** (1.0 / first - 1.0 / second)
 
 
@@ -184,7 +187,7 @@ def rounding(row: Row) -> float:
 
 
 def fixed(row: Row, bound: float) -> Claim:
-    """A claim that does not depend on a chance: a proof, or an observed flip."""
+    """A claim that involves no chance: a proof, or an observed flip."""
     return Claim(row, lambda _: bound)
 
 
@@ -192,22 +195,22 @@ def fixed(row: Row, bound: float) -> Claim:
 
 
 def interval_ends(row: Row) -> tuple[End, End]:
-    """The ends of a row's 95 % interval at smaller tails; infinite where it is open, the value
-    where there is none.
+    """The ends of a row's 95 % interval as functions of a smaller tail.
 
-    Distances from the value grow as fast as for any interval of the kind (:func:`widening`). The
-    interval of a loss is widened on the scale of its logarithm, as it is measured.
+    They are infinite where the interval is open, and the value where there is none. Distances from
+    the value grow as fast as for any interval of the kind (:func:`widening`). The interval of a
+    loss is widened on the scale of its logarithm, as it is measured.
     """
-    on_logs = (
-        row.quantity == LOSS.name and row.value > 0.0 and (row.lower is None or row.lower > 0.0)
-    )
+    positive = row.value > 0.0 and (row.lower is None or row.lower > 0.0)
+    on_logs = row.quantity == LOSS.name and positive
     number = math.log if on_logs else float
     value = number(row.value)
     kind = row.interval.kind
-    none = (row.lower is None and row.upper is None) or kind is IntervalKind.EXACT
+    has_none = row.lower is None and row.upper is None
+    is_value = has_none or kind is IntervalKind.EXACT
 
     def end(bound: float | None, sign: float) -> End:
-        if none:
+        if is_value:
             return lambda _: row.value
         if bound is None or math.isinf(bound):
             return lambda _: sign * math.inf
@@ -215,6 +218,7 @@ def interval_ends(row: Row) -> tuple[End, End]:
 
         def at(tail: float) -> float:
             moved = value + distance * widening(kind, tail)
+            # exp of more than 709.8 overflows a float64
             return math.exp(min(moved, 700.0)) if on_logs else moved
 
         return at
@@ -226,10 +230,12 @@ def widening(kind: IntervalKind, tail: float) -> float:
     """The width of an interval that misses on a given side with a chance of at most ``tail``,
     relative to the 95 % interval's.
 
-    With the logarithm of the tail where copies were counted (a normal error's grows more slowly),
-    else as few repeats (:func:`robaudit.numerics.image_intervals.repeats_scale`).
+    It grows as the logarithm of the tail where copies were counted, else as an interval of few
+    repeats (:func:`robaudit.numerics.image_intervals.repeats_scale`).
     """
     if tail < TAIL and kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE):
+        # Without a failure among n copies the upper end is -log(tail) / n; the distance of a normal
+        # error grows more slowly. A confidence sequence bounds both sides together, hence 2 TAIL.
         return math.log(tail) / math.log(2.0 * TAIL)
     return repeats_scale(tail)
 
@@ -239,46 +245,57 @@ def failure_claims(row: Row, setting: Setting) -> tuple[Claim, Claim] | None:
     results and without a noise level."""
     if row.at.level is None or row.quantity not in (LOG10_P_FAIL.name, P_ROBUST.name):
         return None
-    ends = _of_log10(row) if row.quantity == LOG10_P_FAIL.name else _of_share(row)
+    on_logs = row.quantity == LOG10_P_FAIL.name
+    lower, upper = _failure_from_log10(row) if on_logs else _failure_from_share(row)
     random = row.interval.kind is not IntervalKind.EXACT
     loose = approximate(row) or not setting.plain
-    return Claim(row, ends[0], random, loose), Claim(row, ends[1], random, loose)
+    return Claim(row, lower, random, loose), Claim(row, upper, random, loose)
 
 
-def _of_log10(row: Row) -> tuple[End, End]:
-    low, high = interval_ends(row)
+def _failure_from_log10(row: Row) -> tuple[End, End]:
+    """Bounds on the failure probability from its logarithm."""
     if row.interval.kind is IntervalKind.UPPER_BOUND:
         return lambda _: 0.0, lambda _: 10.0 ** min(0.0, row.value + _LEAST_DECADES)
+    low, high = interval_ends(row)
+
+    # A probability is at most 1, its logarithm at most 0.
     return lambda tail: 10.0 ** min(0.0, low(tail)), lambda tail: 10.0 ** min(0.0, high(tail))
 
 
-def _of_share(row: Row) -> tuple[End, End]:
+def _failure_from_share(row: Row) -> tuple[End, End]:
+    """Bounds on the failure probability from the probability of keeping the class."""
     kind = row.interval.kind
-    votes = row.votes
-    if (
-        kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.ANTITHETIC)
-        and votes is not None
-        and votes.draws
-    ):
-        draws = votes.draws
-        split = votes.split
-        failed = float(round((1.0 - row.value) * draws))
-
-        def counted(tail: float, side: int) -> float:
-            level = 1.0 - 2.0 * tail
-            ends = (
-                clopper_pearson(failed, draws, level)
-                if split is None
-                else antithetic_share(failed, split, draws, level)
-            )
-            return float(ends[side])
-
-        return lambda tail: counted(tail, 0), lambda tail: counted(tail, 1)
-    (low, high) = interval_ends(row)
+    votes = row.votes if kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.ANTITHETIC) else None
+    if votes is not None and votes.draws:
+        return _failure_from_votes(1.0 - row.value, votes)
+    low, high = interval_ends(row)
     error = 0.0 if kind is IntervalKind.EXACT else _CDF
-    return lambda tail: max(0.0, 1.0 - high(tail) - error), lambda tail: min(
-        1.0, 1.0 - low(tail) + error
-    )
+
+    def lower(tail: float) -> float:
+        return max(0.0, 1.0 - high(tail) - error)
+
+    def upper(tail: float) -> float:
+        return min(1.0, 1.0 - low(tail) + error)
+
+    return lower, upper
+
+
+def _failure_from_votes(share: float, votes: Votes) -> tuple[End, End]:
+    """Bounds on the failure probability from the share of copies that changed class; they are
+    recomputed for each tail, which is exact."""
+    draws = votes.draws
+    split = votes.split
+    failed = float(round(share * draws))
+
+    def bound(tail: float, side: int) -> float:
+        level = 1.0 - 2.0 * tail
+        if split is None:
+            ends = clopper_pearson(failed, draws, level)
+        else:
+            ends = antithetic_share(failed, split, draws, level)
+        return float(ends[side])
+
+    return lambda tail: bound(tail, 0), lambda tail: bound(tail, 1)
 
 
 # --- the installed relations

@@ -20,7 +20,7 @@ from robaudit.runs.rows import Row
 from robaudit.runs.run import Run
 from robaudit.runs.table import Columns
 
-HEADS = {
+HEADS: Mapping[Band, str] = {
     Band.CLEAN: "clean image",
     Band.AVERAGE: "average under noise",
     Band.BETWEEN: "losses, average to worst",
@@ -31,6 +31,8 @@ HEADS = {
     Band.CERTIFIED: "certified: radius at least",
     Band.SMOOTHED: "of the smoothed classifiers",
 }
+"""The headings of the bands in a table of all results of an image."""
+# The bands whose results may rank the images, first choice first: see :func:`_worth`.
 _RANKING = (
     Band.EXACT,
     Band.FOUND,
@@ -55,7 +57,7 @@ class Line(Record):
 
 @dataclass(frozen=True, slots=True)
 class LineRow(Record):
-    """The row of an image on a line."""
+    """The row of an image for one of the lines of a spectrum."""
 
     key: Annotated[GroupKey, Inline()]
     row: Annotated[
@@ -77,9 +79,10 @@ class SampleSpectrum(Record):
     """An image and all of its results.
 
     Attributes:
-        id, label, predicted, correct: of the image.
-        margin, difficulty: of the clean logits; None where unknown.
-        rows: by line.
+        id, label, predicted, correct: id and classes of the image, and whether it is classified
+            correctly.
+        margin, difficulty: margin and difficulty from the clean logits; None where unknown.
+        rows: the rows of the image by result.
     """
 
     id: str
@@ -93,31 +96,42 @@ class SampleSpectrum(Record):
     @property
     @published(after="difficulty")
     def results(self) -> tuple[LineRow, ...]:
-        """The rows."""
+        """The rows with the results that they belong to."""
         return tuple(LineRow(key, row) for key, row in self.rows.items())
 
     @staticmethod
-    def of(rows: Sequence[Row]) -> SampleSpectrum:
+    def from_rows(rows: Sequence[Row]) -> SampleSpectrum:
         """The image of these rows, at least one."""
         first = rows[0]
-        own = next(
-            (row for row in rows if row.quantity == DIFFICULTY.name and math.isfinite(row.value)),
-            None,
-        )
-        about = [
-            row.clean
-            for row in rows
-            if row.clean is not None and (row is own or row.clean.difficulty is not None)
-        ]
-        margin = next((clean.margin for clean in about if clean.margin is not None), None)
-        difficulty = next(
-            (clean.difficulty for clean in about if clean.difficulty is not None),
-            None if own is None else own.value,
-        )
-        by_key = {GroupKey.of(row): row for row in rows}
+        margin, difficulty = _clean_scores(rows)
         return SampleSpectrum(
-            first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, by_key
+            id=first.sample_id,
+            label=first.label,
+            predicted=first.predicted,
+            correct=first.correct,
+            margin=margin,
+            difficulty=difficulty,
+            rows={GroupKey.of(row): row for row in rows},
         )
+
+
+def _clean_scores(rows: Sequence[Row]) -> tuple[float | None, float | None]:
+    """The margin and the difficulty of the clean image, from any of its rows."""
+    # Of several results of the estimator `difficulty`, the first counts: others may be about
+    # another class. Its rows have the difficulty as their value.
+    own = next(
+        (row for row in rows if row.quantity == DIFFICULTY.name and math.isfinite(row.value)), None
+    )
+    cleans = [
+        row.clean
+        for row in rows
+        if row.clean is not None and (row is own or row.clean.difficulty is not None)
+    ]
+    margins = [clean.margin for clean in cleans if clean.margin is not None]
+    difficulties = [clean.difficulty for clean in cleans if clean.difficulty is not None]
+    if own is not None:
+        difficulties.append(own.value)
+    return margins[0] if margins else None, difficulties[0] if difficulties else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +142,7 @@ class Spectrum(Record):
         lines: the results, from the clean image to proofs.
         samples: the images that are shown, the least robust first.
         images: number of images in the run.
-        ranked_by: the result that ranks them.
+        ranked_by: the result that ranks the images.
     """
 
     lines: Annotated[tuple[Line, ...], Field(exclude=True)]
@@ -142,8 +156,8 @@ def spectrum(run: Run, most: int | None = None, ids: Sequence[str] = ()) -> Spec
 
     Args:
         run: a finished run.
-        most: how many images are shown; None: all.
-        ids: these images instead, in this order.
+        most: the most images to show; None: all.
+        ids: show these images instead, in this order.
 
     Raises:
         RunError: the run has no such image.
@@ -157,15 +171,16 @@ def spectrum(run: Run, most: int | None = None, ids: Sequence[str] = ()) -> Spec
     chosen = _known(run, ids, order) if ids else order[:most]
     wanted = frozenset(chosen)
     by_id = {
-        rows[0].sample_id: SampleSpectrum.of(rows)
+        rows[0].sample_id: SampleSpectrum.from_rows(rows)
         for rows in by_sample(run.rows)
         if rows[0].sample_id in wanted
     }
-    return Spectrum(lines, len(order), ranking, tuple(by_id[sample_id] for sample_id in chosen))
+    samples = tuple(by_id[sample_id] for sample_id in chosen)
+    return Spectrum(lines, len(order), ranking, samples)
 
 
 def _lines(run: Run) -> Iterator[Line]:
-    """The results in order: by band, then in the run's order, the levels of a noise from weak to
+    """The results by band; within a band in the run's order, the levels of a noise from weak to
     strong."""
     quantities = {key: quantity_of(key.quantity, run.quantities) for key in run.table}
     bands = {key: _band(columns, quantities[key].band) for key, columns in run.table.items()}
@@ -173,52 +188,61 @@ def _lines(run: Run) -> Iterator[Line]:
     estimators = list(dict.fromkeys(key.estimator for key in bands))
 
     def order(key: GroupKey) -> tuple[float, ...]:
-        return bands[key], noises.index(key.noise), estimators.index(key.estimator), key.at.strength
+        noise = noises.index(key.noise)
+        estimator = estimators.index(key.estimator)
+        return bands[key], noise, estimator, key.at.strength
 
-    return (Line(key, bands[key], quantities[key]) for key in sorted(bands, key=order))
+    for key in sorted(bands, key=order):
+        yield Line(key, bands[key], quantities[key])
 
 
 def _band(columns: Columns, usual: Band) -> Band:
-    """The band of a result; ``usual``: of its quantity."""
-    if (
-        usual is Band.FOUND and columns.of_kind(IntervalKind.EXACT).any()
-    ):  # infinite radii go with the finite ones
+    """The band of a result; ``usual`` is the band of its quantity."""
+    # An exact search may have rows without a finite radius; they stay with the others.
+    if usual is Band.FOUND and columns.of_kind(IntervalKind.EXACT).any():
         return Band.EXACT
+    # Radii at a noise level are about the network smoothed by that noise.
     if usual in (Band.FOUND, Band.CERTIFIED) and columns.key.at.level is not None:
         return Band.SMOOTHED
     return usual
 
 
 def _worth(line: Line, finite: Columns) -> tuple[int, bool, float, float]:
-    """The sort key of results that may rank the images: the closest to the distance of the nearest
-    flip comes first.
+    """The sort key of the results that may rank the images; the smallest key ranks them.
 
-    An exact l2 radius, else the radius of the search that found the nearest flips, else the
-    probability at the strongest level, a tolerance, a certificate, anything.
+    Results come first the closer they are to the distance of the nearest flip: an exact l2 radius,
+    then the radius of the search that found the nearest flips, then the probability at the
+    strongest level, a tolerance, a certificate, anything else.
     """
     norm = ResultName.parse(line.key.estimator).norm
-    other_norm = norm is None or norm.number != 2.0
-    distance = float(finite.values.mean()) if line.band is Band.FOUND and len(finite) else 0.0
-    return _RANKING.index(line.band), other_norm, -line.key.at.strength, distance
+    is_other_norm = norm is None or norm.number != 2.0
+    # Flips that a search found bound the radius from above, so a smaller mean is a closer bound.
+    distance = 0.0
+    if line.band is Band.FOUND and len(finite):
+        distance = float(finite.values.mean())
+    return _RANKING.index(line.band), is_other_norm, -line.key.at.strength, distance
 
 
 def _ranked(run: Run, ranking: Line) -> list[str]:
-    """All ids by the value of the ranking result; images without a value last."""
+    """All ids, the least robust by the ranking result first; images without a value last."""
     sign = 1.0 if ranking.quantity.higher_is_better else -1.0
-    frame = run.table
-    values = np.full(len(frame.ids), np.inf)
-    known = frame[ranking.key].finite
+    table = run.table
+    values = np.full(len(table.ids), np.inf)
+    known = table[ranking.key].finite
     values[known.place] = sign * known.values
-    return [frame.ids[place] for place in values.argsort(kind="stable").tolist()]
+    return [table.ids[place] for place in values.argsort(kind="stable").tolist()]
 
 
-def _known(run: Run, ids: Sequence[str], order: Sequence[str]) -> list[str]:
-    known = set(order)
+def _known(run: Run, ids: Sequence[str], present: Sequence[str]) -> list[str]:
+    """The distinct ids in their order; refuses an id that is not among the present ones."""
+    known = set(present)
     for sample_id in ids:
         if sample_id not in known:
+            # A comparison with each of 10^6 ids would take 20 seconds.
+            candidates = heapq.nsmallest(1000, known)
             raise RunError(
                 str(run.path),
                 f"has no sample {sample_id!r}",
-                did_you_mean(sample_id, heapq.nsmallest(1000, known)),
+                did_you_mean(sample_id, candidates),
             )
     return list(dict.fromkeys(ids))

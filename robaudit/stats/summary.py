@@ -61,7 +61,7 @@ class Mean(Record):
             (:func:`robaudit.numerics.intervals.mean_interval`).
         measurement_error: standard error from the measurement of each image; None where an image
             has none.
-        measured: the mean with its interval over exactly these images, by one of
+        measured: the mean with its interval for exactly these images, by one of
             :class:`robaudit.numerics.image_intervals.MeanMethod`; without an interval where an
             image has none.
     """
@@ -85,10 +85,10 @@ class Quantile(Record):
     Attributes:
         population: the quantile, by linear interpolation between order statistics, with its
             interval over images (:func:`robaudit.numerics.image_intervals.population_quantile`).
-        measured: with its interval for exactly these images
-            (:func:`robaudit.numerics.image_intervals.measured_quantile`), infinite where images
-            that are bounded on one side only leave it open; without an interval where an image has
-            none.
+        measured: the quantile with its interval for exactly these images
+            (:func:`robaudit.numerics.image_intervals.measured_quantile`). An end is infinite where
+            images that are bounded on one side only leave it open. There is no interval where an
+            image has none.
         censored: whether it falls on a censored image, so that the true quantile is only known to
             be larger.
     """
@@ -104,32 +104,37 @@ class Quantile(Record):
 
 
 def share(count: int, total: int, confidence: float = ROW_CONFIDENCE) -> Share:
-    """``count`` of ``total`` >= 1 with its exact interval."""
+    """The share ``count`` of ``total`` >= 1 images with its exact interval."""
     lower, upper = clopper_pearson(count, total, confidence)
-    return Share(
-        count,
-        total,
-        Estimate.population(count / total, (float(lower), float(upper)), "Clopper-Pearson"),
-    )
+    bounds = (float(lower), float(upper))
+    return Share(count, total, Estimate.population(count / total, bounds, "Clopper-Pearson"))
 
 
 def mean_of(rows: Columns, quantity: Quantity) -> Mean:
-    """The mean value of rows of one group, with both uncertainties at 95 %:
-    :func:`robaudit.numerics.image_intervals.population_mean` and, where all rows have an interval,
-    :func:`robaudit.numerics.image_intervals.measured_mean`. Where an image is only bounded on one
-    side, so is the mean; with censored images its lower end is for the mean of the values."""
+    """The mean value of rows of one group, with both uncertainties at 95 %.
+
+    They are :func:`robaudit.numerics.image_intervals.population_mean` and, where all rows have an
+    interval, :func:`robaudit.numerics.image_intervals.measured_mean`. Where an image is bounded on
+    one side only, so is the mean. With censored images, the lower end is for the mean of the
+    values.
+    """
     images = rows.images(quantity.low, quantity.high)
-    bounded = rows.bounded == len(rows)
+    all_bounded = rows.bounded == len(rows)
     if rows.censored:
-        images = replace(
-            images, lowers=np.where(images.lowers > images.low, images.lowers, images.values)
-        )
-    method = images.method if bounded or images.draws is not None else MeanMethod.NONE
+        # A search that found nothing may leave its image open below. The mean of such images is
+        # called a lower bound anyway, so its lower end is for the mean of the values.
+        lowers = np.where(images.lowers > images.low, images.lowers, images.values)
+        images = replace(images, lowers=lowers)
+    # Shares of votes have intervals of their own, whatever the rows say.
+    has_method = all_bounded or images.draws is not None
+    method = images.method if has_method else MeanMethod.NONE
     value = float(images.values.mean())
+    # Student's t towards an infinite end is good enough for a summary; gates do not trust it.
     population = opened(images, population_mean(images, ROW_CONFIDENCE, light_tails=True))
-    measured = (
-        None if method is MeanMethod.NONE else opened(images, measured_mean(images, ROW_CONFIDENCE))
-    )
+    measured = None
+    if method is not MeanMethod.NONE:
+        measured = opened(images, measured_mean(images, ROW_CONFIDENCE))
+    # Draws that stopped adaptively are no independent sample, so their standard errors mislead.
     errors = None if rows.adaptive else rows.errors
     return Mean(
         Estimate.population(value, population, population_mean_method(images)),
@@ -142,9 +147,8 @@ def quantile_of(rows: Columns, q: float, quantity: Quantity) -> Quantile:
     """The q-quantile of the values, with both uncertainties at 95 %, by the rules of the gates."""
     images = rows.images(quantity.low, quantity.high)
     value = float(np.quantile(rows.values, q))
-    population = Estimate.population(
-        value, population_quantile(images, q, ROW_CONFIDENCE), BY_RANKS
-    )
+    population_bounds = population_quantile(images, q, ROW_CONFIDENCE)
+    population = Estimate.population(value, population_bounds, BY_RANKS)
     censored = bool(rows.censored) and _is_censored(rows, q)
     if rows.bounded < len(rows):
         return Quantile(population, Estimate(value), censored)
@@ -152,18 +156,21 @@ def quantile_of(rows: Columns, q: float, quantity: Quantity) -> Quantile:
     low = -math.inf if np.isneginf(images.lowers).any() else images.low
     high = math.inf if np.isposinf(images.uppers).any() else images.high
     below, above = measured_quantile(replace(images, low=low, high=high), q, ROW_CONFIDENCE)
-    if (
-        rows.censored and math.isinf(above) and not below > quantity.low
-    ):  # a failed search, or between it and an upper bound
+    is_open = math.isinf(above) and not below > quantity.low
+    if rows.censored and is_open:
+        # The quantile is the value of a failed search, or lies between one and an upper bound. As
+        # for means, the lower end is then for the value.
         below = value
     return Quantile(population, Estimate.measured(value, (below, above), BY_RANKS), censored)
 
 
 def _is_censored(rows: Columns, q: float) -> bool:
-    """Whether both order statistics that the q-quantile lies between are censored values."""
-    return len(rows) - rows.censored <= math.floor((len(rows) - 1) * q + 1e-9) and bool(
-        np.quantile(rows.values, q) >= rows.cap
-    )
+    """Whether both order statistics around the q-quantile are censored values."""
+    # NumPy interpolates between the order statistics around (n - 1) q, counted from 0; 1e-9 makes
+    # up for the rounding of a whole product.
+    place = math.floor((len(rows) - 1) * q + 1e-9)
+    uncensored = len(rows) - rows.censored
+    return uncensored <= place and bool(np.quantile(rows.values, q) >= rows.cap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +178,13 @@ class NoisyAccuracy(Record):
     """Accuracy under noise: the mean over labelled images of votes[label] / all votes.
 
     Attributes:
-        images: how many had a label and votes.
+        images: number of images with a label and votes.
         population: the mean with its interval over images.
-        std_error: from the draws alone: sqrt(sum of the shares' variances) / images.
-        measured: with its interval from the pooled draws, for exactly these images
-            (:func:`robaudit.numerics.image_intervals.measured_mean`): the value itself under noise
-            that does the same every time; without an interval when the numbers of draws differ.
+        std_error: standard error from the draws alone: sqrt(sum of the shares' variances) / images.
+        measured: the mean with its interval from the pooled draws, for exactly these images
+            (:func:`robaudit.numerics.image_intervals.measured_mean`). Under noise that does the
+            same every time the interval is the value itself; where the numbers of draws differ,
+            there is none.
     """
 
     images: int
@@ -191,26 +199,33 @@ class NoisyAccuracy(Record):
 
 
 def noisy_accuracy(rows: Columns) -> NoisyAccuracy | None:
-    """Accuracy under noise of the labelled rows; None without any, or if one of them has no votes
-    or stopped adaptively, which biases its shares."""
+    """Accuracy under noise of the labelled rows.
+
+    None if no row is labelled, if a labelled row has no votes, or if a row stopped adaptively,
+    which biases its shares.
+    """
     labelled = rows.label >= 0
-    if not labelled.any() or not (rows.label_draws[labelled] > 0).all() or rows.adaptive:
+    all_voted = labelled.any() and (rows.label_draws[labelled] > 0).all()
+    if not all_voted or rows.adaptive:
         return None
     draws = rows.label_draws[labelled]
     split = antithetic(rows.label_split[labelled])
-    p = rows.hits[labelled] / draws
-    value = float(p.mean())
+    shares = rows.hits[labelled] / draws
+    value = float(shares.mean())
     measured = Estimate(value)
+    # Only draws of the same number can be pooled: the mean of the shares is then the share of all.
+    pooled = alike(draws)
     if rows.of_kind(IntervalKind.EXACT).all():
         measured = Estimate.measured(value, (value, value), "exact")
-    elif (pooled := alike(draws)) is not None:
-        images = MeasuredImages(p, p, p, 0.0, 1.0, draws=pooled, split=split)
+    elif pooled is not None:
+        images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=pooled, split=split)
         measured = Estimate.measured(value, measured_mean(images, ROW_CONFIDENCE), images.method)
-    population = Estimate.population(
-        value, mean_interval(p, 0.0, 1.0), "Gaffke's bounds over images"
-    )
-    error = float(np.sqrt(np.sum(share_variance(p, draws, split))) / p.size)
-    return NoisyAccuracy(p.size, population, error, measured)
+    bounds = mean_interval(shares, 0.0, 1.0)
+    population = Estimate.population(value, bounds, "Gaffke's bounds over images")
+    # The shares are independent, so their variances add up.
+    variance = np.sum(share_variance(shares, draws, split))
+    error = float(np.sqrt(variance) / shares.size)
+    return NoisyAccuracy(shares.size, population, error, measured)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,9 +237,9 @@ class GroupSummary(Record):
 
     Attributes:
         key: estimator, sigma, noise and quantity.
-        quantity: of the values.
-        images: rows with a finite value; everything below is about them.
-        not_finite: rows left out because their value is not a finite number.
+        quantity: the quantity of the values.
+        images: number of rows with a finite value; everything below is about them.
+        not_finite: number of rows left out because their value is not a finite number.
         with_interval: number of rows with an interval of their own.
         approximate: number of those intervals that cover the draws only, not the estimator's bias.
         by_votes: number of rows that count by the votes of their copies, as their value is an
@@ -233,23 +248,22 @@ class GroupSummary(Record):
             or no upper end.
         adaptive: number of rows whose sampling stopped adaptively: their values are biased towards
             the side where they stopped.
-        mean, median, p05, p95: over images. ``p05`` is the 5th percentile of the values, whichever
-            direction is better.
+        mean, median, p05, p95: mean and percentiles over images. ``p05`` is the 5th percentile of
+            the values, whichever direction is better.
         minimum: the smallest value.
         below_half, below_ninety: share of images with a value below 0.5 and 0.9; None for a
             quantity without a range of 0 to 1.
-        noted: rows with a note.
+        noted: number of rows with a note.
         clean_accuracy: share of labelled images predicted correctly without noise; None without
             labels.
-        noisy_accuracy: see :class:`robaudit.stats.summary.NoisyAccuracy`; None without labels or
-            votes.
-        censored: images whose true value is only known to be larger; ``cap``: the smallest of their
-            values, None without any.
-        not_found: of those, images for which a search found nothing: their true value may still be
-            smaller.
-        upper_bounds: images whose true value is at most their value; ``lower_bounds``: at least
-            their value.
-        confidence: of every interval here.
+        noisy_accuracy: accuracy under noise; None without labels or votes.
+        censored: number of images whose true value is only known to be larger.
+        cap: the smallest value of a censored image; None without any.
+        not_found: number of censored images for which a search found nothing; their true value may
+            still be smaller.
+        upper_bounds: number of images whose true value is at most their value.
+        lower_bounds: number of images whose true value is at least their value.
+        confidence: confidence of every interval here.
     """
 
     key: Annotated[GroupKey, Inline()]
@@ -295,30 +309,36 @@ def summarise(
     frame: ResultTable, quantities: Mapping[str, Quantity] | None = None
 ) -> tuple[GroupSummary, ...]:
     """One summary per estimator and noise level, in the rows' order; estimators, levels and
-    quantities are never pooled. A group without a finite value has none, unless there is no other
-    group. The frame keeps them.
+    quantities are never pooled.
+
+    A group without a finite value is left out, unless there is no other group. The table keeps the
+    summaries, so that they are computed once.
 
     Args:
         frame: the results of a run.
-        quantities: range and direction by name, of quantities that are not built in.
+        quantities: descriptions, by name, of quantities that are not built in.
 
     Raises:
         NothingLeftError: no group has a finite value.
         RunError: a quantity without a description.
     """
-    key = "summary", *(quantities or {}).values()
-    if key not in frame.memo:
+    memo_key = "summary", *(quantities or {}).values()
+    if memo_key not in frame.memo:
         measured = with_values(frame.values())
-        frame.memo[key] = tuple(
+        frame.memo[memo_key] = tuple(
             _summary(columns, quantity_of(columns.key.quantity, quantities)) for columns in measured
         )
-    groups: tuple[GroupSummary, ...] = frame.memo[key]
+    groups: tuple[GroupSummary, ...] = frame.memo[memo_key]
     return groups
 
 
 def summary_json(groups: Sequence[GroupSummary], **more: Any) -> str:
-    """The text of summary.json: ``more`` (JSON values), then ``groups``, one for each estimator and
-    noise level."""
+    """The text of summary.json.
+
+    Args:
+        groups: the summaries, one for each estimator and noise level.
+        more: JSON values by key, which come first.
+    """
     return document_json({**more, "groups": [group.document() for group in groups]})
 
 
@@ -328,13 +348,19 @@ def summary_of(run: Run) -> tuple[GroupSummary, ...]:
 
 
 def _summary(columns: Columns, quantity: Quantity) -> GroupSummary:
+    """The summary of one group of rows."""
     rows = columns.by_votes().finite
     values = rows.values
     refuse_no_values(len(rows), rows.not_finite, str(columns.key))
 
-    def below(t: float) -> Share | None:
-        return share(int((values < t).sum()), len(rows)) if quantity.is_share else None
+    def below(threshold: float) -> Share | None:
+        if not quantity.is_share:
+            return None
+        return share(int((values < threshold).sum()), len(rows))
 
+    clean_accuracy = None
+    if rows.judged.any():
+        clean_accuracy = share(int(rows.correct.sum()), int(rows.judged.sum()))
     return GroupSummary(
         key=columns.key,
         quantity=quantity,
@@ -351,9 +377,7 @@ def _summary(columns: Columns, quantity: Quantity) -> GroupSummary:
         below_half=below(0.5),
         below_ninety=below(0.9),
         noted=rows.noted,
-        clean_accuracy=share(int(rows.correct.sum()), int(rows.judged.sum()))
-        if rows.judged.any()
-        else None,
+        clean_accuracy=clean_accuracy,
         noisy_accuracy=noisy_accuracy(rows),
         censored=rows.censored,
         cap=rows.cap if rows.censored else None,

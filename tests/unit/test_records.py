@@ -53,7 +53,8 @@ class Outer(Record):
     @property
     @published(after="name")
     def twice(self) -> int:
-        """Two times the class."""
+        """Two times
+        the class."""
         return 2 * self.predicted
 
     @property

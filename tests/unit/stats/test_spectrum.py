@@ -106,7 +106,7 @@ def test_the_least_robust_first() -> None:
 
 
 def test_losses_are_ordered_from_the_highest() -> None:
-    rows = [SampleSpectrum.of([loss(value, 10)]).rows for value in (0.1, 2.0)]
+    rows = [SampleSpectrum.from_rows([loss(value, 10)]).rows for value in (0.1, 2.0)]
     by_hand = [next(iter(one.values())) for one in rows]
     run = made([replace(one, sample_id=name) for one, name in zip(by_hand, "ab", strict=True)])
     assert [one.id for one in spectrum(run).samples] == ["b", "a"]
@@ -123,11 +123,11 @@ def test_margin_and_difficulty_are_those_of_the_clean_logits() -> None:
         clean=CleanImage(2.0),
     )
     certificate = proof(0.1, clean=CleanImage(9.0))
-    one = SampleSpectrum.of([certificate, easy])
+    one = SampleSpectrum.from_rows([certificate, easy])
     assert (one.margin, one.difficulty) == (2.0, 3.0)
-    other = SampleSpectrum.of([certificate, flip(0.2, clean=CleanImage(4.0, 5.0))])
+    other = SampleSpectrum.from_rows([certificate, flip(0.2, clean=CleanImage(4.0, 5.0))])
     assert (other.margin, other.difficulty) == (4.0, 5.0)
-    assert SampleSpectrum.of([certificate]).margin is None
+    assert SampleSpectrum.from_rows([certificate]).margin is None
 
 
 def test_refusals(golden: Golden) -> None:
