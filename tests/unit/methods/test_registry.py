@@ -39,6 +39,20 @@ def test_build_keeps_order_labels_and_options() -> None:
     ]
 
 
+def test_former_names_of_draws() -> None:
+    former = {"mc": {"samples": 7, "tolerance": 0.1, "max_samples": 900}}
+    present = {"mc": {"draws": 7, "tolerance": 0.1, "max_draws": 900}}
+    assert registry.build(specs(former)) == registry.build(specs(present))
+    (entry,) = specs({"mc": {"samples": 7}})
+    assert registry.with_draws(entry, 5).options == {"draws": 5}
+
+
+def test_a_former_name_beside_the_present_one(golden: Golden) -> None:
+    with pytest.raises(SpecError) as caught:
+        registry.build(specs({"mc": {"draws": 7, "samples": 8}}))
+    golden(caught.value)
+
+
 def test_same_label_twice(golden: Golden) -> None:
     with pytest.raises(SpecError) as caught:
         registry.build(specs("mc", {"softmax": {"label": "mc"}}))
