@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from robaudit.compare.side_by_side import Comparisons
+from robaudit.compare.result import ClassChange
 from robaudit.estimates import Estimate
 from robaudit.names import ResultName
 from robaudit.numerics.image_intervals import LIKE_THESE, THESE_IMAGES, MeanMethod
 from robaudit.quantities import Quantity
 from robaudit.records import columns_of
 from robaudit.report import legends, numbers
-from robaudit.report.differences import changes_of, difference, run_columns
+from robaudit.report.differences import changes_of, for_the_population
+from robaudit.report.layout import laid_out
 from robaudit.report.numbers import estimate, signs
 from robaudit.report.pictures.page import Drawing, PictureSize, cut, few_ticks, legend
 from robaudit.report.pictures.style import CARD, COLOURS, FAINT, GRID, HIGHER, INK, LOWER
 from robaudit.report.principal_result import one_result, same_result
-from robaudit.report.sections import Entry, Section, SectionRequest, by_name
+from robaudit.report.sections import Entry, Section, SectionRequest
 from robaudit.report.summary_section import about, approximate, by_the_votes, mean_ends, mean_text
-from robaudit.report.tables import Cell, Column, Table, cells
+from robaudit.report.tables import Cell, Table, Tone
+from robaudit.report.typed import (
+    COUNT,
+    TEXT,
+    WRITTEN,
+    Beside,
+    Changes,
+    Kind,
+    TypedColumn,
+    TypedTable,
+    data_columns,
+)
+from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run
 from robaudit.runs.table import with_values
 from robaudit.stats.class_differences import ClassBias, ClassStats, GapVerdict, class_bias
@@ -73,18 +86,22 @@ class ClassesSection(Section[ClassBias]):
             for columns in with_values(run.groups(request.estimators, request.levels).values())
         ]
 
-    def tables(
-        self, entries: Sequence[Entry[ClassBias]], request: SectionRequest
-    ) -> Iterator[Table]:
-        """A table for each result."""
-        several = len(by_name(entries)) > 1
-        changes = changes_of(entries) if several else {}
-        for key in dict.fromkeys(entry.record.key for entry in entries):
-            alike = [entry for entry in entries if entry.record.key == key]
-            if several:
-                yield _side_by_side(alike, changes)
-            else:
-                yield bias_table(alike[0].record)
+    def table(self, entry: Entry[ClassBias], request: SectionRequest) -> TypedTable:
+        """A row for each class, least robust first; then the gap and the verdict."""
+        return _mean_table(entry.record) if entry.several else _bias_table(entry.record)
+
+    def changes(self, entries: Sequence[Entry[ClassBias]], request: SectionRequest) -> Changes:
+        """The differences of the class means from the first run's; by label only."""
+        if entries[0].record.by != "label":
+            return Changes()
+        by_run = {}
+        for name, groups in changes_of(entries).items():
+            by_run[name] = {
+                _row_key(group.key, change): for_the_population(change.difference, change.images)
+                for group in groups.values()
+                for change in group.classes
+            }
+        return Changes(by_run, notes=("[ ] of the differences: for all classes together.",))
 
     def page_tables(
         self, entries: Sequence[Entry[ClassBias]], request: SectionRequest
@@ -132,16 +149,10 @@ class ClassesSection(Section[ClassBias]):
 
     def lines(
         self, entry: Entry[ClassBias], request: SectionRequest
-    ) -> Iterator[Mapping[str, Any]]:
+    ) -> Iterable[Mapping[str, Any]]:
         """A line for each class, in order of class."""
-        bias = entry.record
-        group = {
-            "estimator": bias.key.estimator,
-            **bias.key.at.document(),
-            "by": bias.by,
-            "threshold": bias.threshold,
-        }
-        return ({**group, **columns_of(of_class)} for of_class in bias.classes)
+        lines = self.table(replace(entry, several=False), request).csv_lines()
+        return sorted(lines, key=lambda line: line["index"])
 
 
 def heading_of(bias: ClassBias) -> str:
@@ -151,89 +162,83 @@ def heading_of(bias: ClassBias) -> str:
 
 def bias_table(bias: ClassBias) -> Table:
     """A line per class, least robust first, then the gap and the verdict."""
+    return laid_out([("", _bias_table(bias))], several=False)
+
+
+def _bias_table(bias: ClassBias) -> TypedTable:
     quantity = bias.quantity
-    known = (
-        bias.threshold is not None and bias.threshold <= quantity.high and quantity.higher_is_better
-    )
-    share = (f"< {bias.threshold:g}",) if known else ()
-    rows = [tuple(_cells(stats, quantity, share=bool(share))) for stats in weakest_first(bias)]
-    return Table(
+    share = _share_head(bias)
+    classes = weakest_first(bias)
+    return TypedTable(
         heading_of(bias),
         (
-            Column("class" if bias.by in _CLASSES else bias.by),
-            Column("n", number=True),
-            Column("mean [95% interval]", number=True),
-            Column(f"[{THESE_IMAGES}]", number=True, detail=True),
-            Column(f"median [{THESE_IMAGES}]", number=True, detail=True),
-            Column(OTHERS, number=True),
-            *(Column(head, number=True) for head in (*share, "p")),
-            Column(""),
+            TypedColumn("", TEXT, head="class" if bias.by in _CLASSES else bias.by),
+            TypedColumn("", COUNT, head="n"),
+            TypedColumn("", WRITTEN, head="mean [95% interval]"),
+            TypedColumn("", WRITTEN, head=f"[{THESE_IMAGES}]", detail=True),
+            TypedColumn("", WRITTEN, head=f"median [{THESE_IMAGES}]", detail=True),
+            TypedColumn("", WRITTEN, head=OTHERS),
+            *([TypedColumn("", WRITTEN, head=share)] if share else []),
+            TypedColumn("", WRITTEN, head="p"),
+            TypedColumn("", _DIFFERS),
+            *data_columns(list(columns_of(classes[0]))),
         ),
-        tuple(rows),
-        lines=(about(bias.quantity),),
+        [
+            (*_texts(stats, quantity, share=bool(share)), *columns_of(stats).values())
+            for stats in classes
+        ],
+        about={
+            "estimator": bias.key.estimator,
+            **bias.key.at.document(),
+            "by": bias.by,
+            "threshold": bias.threshold,
+        },
+        lines=(about(quantity),),
         conclusions=(_conclusion(bias),),
         notes=tuple(_notes(bias, share=bool(share))),
     )
 
 
-def _side_by_side(entries: Sequence[Entry[ClassBias]], changes: Mapping[str, Comparisons]) -> Table:
-    """The means of the classes in several runs, and their differences from the first."""
-    first = entries[0].record
-    names = [entry.name for entry in entries]
-    means = [
-        {label_of(of_class): of_class for of_class in entry.record.classes} for entry in entries
-    ]
-    key = first.key.estimator, first.key.at
-    moved = [
-        {stats.index: stats.difference for stats in group.classes}
-        if (group := changes[name].get(key)) is not None and first.by == "label"
-        else {}
-        for name in names[1:]
-    ]
-    rows = [
+def _share_head(bias: ClassBias) -> str:
+    """The head of the share of images below the threshold; empty where no image can be below."""
+    if bias.threshold is None or not bias.quantity.higher_is_better:
+        return ""
+    return f"< {bias.threshold:g}" if bias.threshold <= bias.quantity.high else ""
+
+
+def _mean_table(bias: ClassBias) -> TypedTable:
+    """The means of the classes, to stand beside those of other runs."""
+    classes = weakest_first(bias)
+    notes = [f"[ ] 95 % interval for {LIKE_THESE}."]
+    if any(stats.images == 1 for stats in classes):
+        notes.append(SINGLE_IMAGE)
+    if bias.by != "label":
+        notes.append(f"No differences by {bias.by}: they are computed by label only.")
+    return TypedTable(
+        heading_of(bias),
         (
-            label_of(stats),
-            *(
-                class_mean(by_label[label_of(stats)], first.quantity)
-                if label_of(stats) in by_label
-                else numbers.NONE
-                for by_label in means
-            ),
-            *(
-                difference(differences.get(stats.index))
-                for differences in moved
-                if first.by == "label"
-            ),
-        )
-        for stats in weakest_first(first)
-    ]
-    lines = (about(first.quantity),)
-    conclusions = tuple(
-        replace(cell, text=f"{entry.name}: {cell.text}")
-        for entry in entries
-        for cell in (_conclusion(entry.record),)
-    )
-    shown = first.by == "label"
-    note = f"[ ] 95 % interval for {LIKE_THESE}" + (
-        "; of the differences for all classes together." if shown else "."
-    )
-    single = any(stats.images == 1 for entry in entries for stats in entry.record.classes)
-    notes = (
-        note,
-        *([SINGLE_IMAGE] if single else []),
-        *([] if shown else [f"No differences by {first.by}: they are computed by label only."]),
-    )
-    return Table(
-        heading_of(first),
-        (
-            Column("class" if first.by in _CLASSES else first.by),
-            *run_columns(names, compared=shown),
+            TypedColumn("", TEXT, head="class" if bias.by in _CLASSES else bias.by),
+            TypedColumn("", WRITTEN, head="mean"),
         ),
-        tuple(map(cells, rows)),
-        lines,
-        conclusions,
-        notes,
+        [(label_of(stats), class_mean(stats, bias.quantity)) for stats in classes],
+        keys=[_row_key(bias.key, stats) for stats in classes],
+        lines=(about(bias.quantity),),
+        conclusions=(_conclusion(bias),),
+        notes=tuple(notes),
+        beside=Beside.COLUMNS,
     )
+
+
+def _row_key(key: GroupKey, stats: ClassStats | ClassChange) -> tuple[GroupKey, str]:
+    """The key of a class: groups of a column of the data may have other indices in other runs."""
+    return key, label_of(stats)
+
+
+def _differs_tone(_: str) -> Tone:
+    return "warning"
+
+
+_DIFFERS = Kind(str, number=False, tone=_differs_tone)
 
 
 def _conclusion(bias: ClassBias) -> Cell:
@@ -243,7 +248,7 @@ def _conclusion(bias: ClassBias) -> Cell:
     )
 
 
-def label_of(stats: ClassStats) -> str:
+def label_of(stats: ClassStats | ClassChange) -> str:
     """The name of the class, or its index."""
     return class_name(stats.index, None if stats.name is None else {stats.index: stats.name})
 
@@ -272,29 +277,21 @@ def class_mean(stats: ClassStats, quantity: Quantity) -> str:
     return f"({text})" if stats.images == 1 else text
 
 
-def _cells(stats: ClassStats, quantity: Quantity, *, share: bool) -> Iterator[Cell]:
-    ends = quantity.low, quantity.high
-    measured = numbers.ends(*stats.mean.measured.ends, *ends)
-    median = numbers.quantile_estimate(stats.median, *ends)
-    below = (
-        [numbers.share(stats.below) if stats.below is not None and stats.images > 1 else ""]
-        if share
-        else []
-    )
-    p = "" if stats.p_value is None else numbers.p_value(stats.p_value)
-    yield from cells(
-        (
-            label_of(stats),
-            f"{stats.images:,}",
-            class_mean(stats, quantity),
-            measured,
-            median,
-            difference_text(stats),
-            *below,
-            p,
-        )
-    )
-    yield Cell(stats.differs if stats.differs in ("lower", "higher") else "", tone="warning")
+def _texts(stats: ClassStats, quantity: Quantity, *, share: bool) -> Iterator[Any]:
+    """The values of a class below the columns for people."""
+    ends = (quantity.low, quantity.high)
+    yield label_of(stats)
+    yield stats.images
+    yield class_mean(stats, quantity)
+    yield numbers.ends(*stats.mean.measured.ends, *ends)
+    yield numbers.quantile_estimate(stats.median, *ends)
+    yield difference_text(stats)
+    if share:
+        # the share of a single image says nothing
+        known = stats.below is not None and stats.images > 1
+        yield numbers.share(stats.below) if stats.below is not None and known else ""
+    yield "" if stats.p_value is None else numbers.p_value(stats.p_value)
+    yield stats.differs if stats.differs in ("lower", "higher") else ""
 
 
 def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +23,10 @@ from robaudit.report.pictures.page import (
 from robaudit.report.pictures.style import CARD, GRID, INK, RED, heat_colours
 from robaudit.report.principal_result import one_result, same_result
 from robaudit.report.sections import Entry, Section, SectionRequest
-from robaudit.report.tables import Cell, Column, Table, cells
+from robaudit.report.tables import Table
+from robaudit.report.typed import TEXT, Beside, Kind, TypedColumn, TypedTable, data_columns
 from robaudit.runs.run import Run
-from robaudit.stats.confusion_matrix import Confusion, Turn, confusions
+from robaudit.stats.confusion_matrix import MOST_TURNS, Confusion, confusions
 from robaudit.text import class_name, count, known_name
 
 if TYPE_CHECKING:
@@ -65,12 +66,28 @@ class ConfusionSection(Section[Confusion]):
             "use label or predicted",
         )
 
-    def tables(
-        self, entries: Sequence[Entry[Confusion]], request: SectionRequest
-    ) -> Iterator[Table]:
-        """The most frequent turns of each result, runs side by side."""
-        for key in dict.fromkeys(entry.record.key for entry in entries):
-            yield _table([entry for entry in entries if entry.record.key == key])
+    def table(self, entry: Entry[Confusion], request: SectionRequest) -> TypedTable:
+        """A row for each pair of classes that occurs, the largest share first."""
+        record = entry.record
+        names = entry.run.class_names
+        rows = []
+        for turn in record.turns:
+            classes = (class_name(turn.start, names), class_name(turn.to, names))
+            known = (known_name(turn.start, names), known_name(turn.to, names))
+            rows.append((*classes, turn, *known))
+        kind = "label" if record.by == "label" else "predicted without noise"
+        return TypedTable(
+            str(record.key),
+            (TypedColumn("", TEXT, head=kind), *_COLUMNS),
+            rows,
+            about={**record.key.document(), "by": record.by},
+            notes=(f"[ ] 95 % interval, {LIKE_THESE} of the class.",) if rows else (),
+            empty="No noisy copy changes class.",
+            most=_MOST,
+            more=f"... and {{}} more pairs: --format csv has up to {MOST_TURNS} of a run.",
+            rank=lambda row: row[2].share,
+            beside=Beside.COLUMNS,
+        )
 
     def page_tables(
         self, entries: Sequence[Entry[Confusion]], request: SectionRequest
@@ -132,65 +149,12 @@ class ConfusionSection(Section[Confusion]):
             "turns": json_values(record.turns),
         }
 
-    def lines(
-        self, entry: Entry[Confusion], request: SectionRequest
-    ) -> Iterator[Mapping[str, Any]]:
-        """A line for each pair of classes that occurs."""
-        names = entry.run.class_names
-        record = entry.record
-        for turn in record.turns:
-            pair = {
-                "start_name": known_name(turn.start, names),
-                "to_name": known_name(turn.to, names),
-            }
-            yield {**record.key.document(), "by": record.by, **turn.document(), **pair}
 
-
-def _table(entries: Sequence[Entry[Confusion]]) -> Table:
-    first = entries[0]
-    several = len(entries) > 1
-    names = first.run.class_names
-    turns = [{(turn.start, turn.to): turn for turn in entry.record.turns} for entry in entries]
-    pairs = sorted(
-        {pair for of_run in turns for pair in of_run},
-        key=lambda pair: -max(_share(of_run.get(pair)) for of_run in turns),
-    )
-    rows = [
-        cells(
-            (
-                class_name(start, names),
-                class_name(to, names),
-                *(_text(of_run.get((start, to))) for of_run in turns),
-            )
-        )
-        for start, to in pairs[:_MOST]
-    ]
-    rest = len(pairs) - len(rows)
-    more = (
-        (
-            f"... and {rest:,} more pairs: --format csv has the "
-            f"{'first 100' if rest > 100 - _MOST else 'rest'}.",
-        )
-        if rest
-        else ()
-    )
-    kind = "label" if first.record.by == "label" else "predicted without noise"
-    heads = [entry.name for entry in entries] if several else ["share of copies"]
-    return Table(
-        f"{first.record.key}",
-        (Column(kind), Column("classified as"), *(Column(head, number=True) for head in heads)),
-        tuple(rows),
-        conclusions=() if rows else (Cell("No noisy copy changes class."),),
-        notes=(*more, *([f"[ ] 95 % interval, {LIKE_THESE} of the class."] if rows else [])),
-    )
-
-
-def _share(turn: Turn | None) -> float:
-    return 0.0 if turn is None else turn.share
-
-
-def _text(turn: Turn | None) -> str:
-    return numbers.NONE if turn is None else numbers.percents(turn.estimate)
+_COLUMNS = (
+    TypedColumn("", TEXT, head="classified as"),
+    TypedColumn("", Kind(lambda turn: numbers.percents(turn.estimate)), head="share of copies"),
+    *data_columns(["start_name", "to_name"]),
+)
 
 
 # --- the figure

@@ -11,11 +11,9 @@ from robaudit.estimates import Estimate
 from robaudit.levels import LevelName
 from robaudit.numerics.image_intervals import LIKE_THESE
 from robaudit.report import numbers
-from robaudit.report.layout import laid_out
 from robaudit.report.pictures.page import Drawing, PictureSize, paneled, percent_scale, told_apart
 from robaudit.report.pictures.style import line_style, ring
 from robaudit.report.sections import Entry, Section, SectionRequest
-from robaudit.report.tables import Table
 from robaudit.report.typed import SHARE, Beside, Kind, TypedColumn, TypedTable
 from robaudit.runs.run import Run
 from robaudit.stats.corruption_error import CorruptionReport, corruption_report, mean_error
@@ -65,17 +63,6 @@ class CorruptionSection(Section[CorruptionReport]):
             remarks=tuple(_conclusions(report)),
             beside=Beside.KEYS,
         )
-
-    def tables(
-        self, entries: Sequence[Entry[CorruptionReport]], request: SectionRequest
-    ) -> Iterator[Table]:
-        """A table for each estimator, which names its runs where it has several."""
-        for estimator in dict.fromkeys(entry.record.estimator for entry in entries):
-            alike = [entry for entry in entries if entry.record.estimator == estimator]
-            yield laid_out(
-                [(entry.name, self.table(entry, request)) for entry in alike],
-                several=len(alike) > 1,
-            )
 
     def figure(
         self, entries: Sequence[Entry[CorruptionReport]], request: SectionRequest

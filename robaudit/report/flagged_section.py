@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,23 @@ from numpy.typing import NDArray
 from robaudit.errors import SpecError
 from robaudit.records import with_names
 from robaudit.report import legends, numbers
+from robaudit.report.layout import laid_out
 from robaudit.report.pictures.page import Drawing, PictureSize, cut, stacked
 from robaudit.report.pictures.style import FAINT, LOWER, quiet
 from robaudit.report.principal_result import one_result, same_result
-from robaudit.report.sections import Entry, Section, SectionRequest, by_name
+from robaudit.report.sections import Entry, Section, SectionRequest
 from robaudit.report.summary_section import about
-from robaudit.report.tables import Cell, Column, Table, Tone, cells
+from robaudit.report.tables import Table, Tone
+from robaudit.report.typed import (
+    TEXT,
+    WORD,
+    WRITTEN,
+    Beside,
+    Kind,
+    TypedColumn,
+    TypedTable,
+    data_columns,
+)
 from robaudit.runs.run import Run
 from robaudit.runs.table import with_values
 from robaudit.stats.flags import Certainty, Flag, Flagged, check_threshold, flag, usual_threshold
@@ -33,6 +44,7 @@ if TYPE_CHECKING:
 
 
 _OPEN = 3  # results whose lists start unfolded
+_MOST_LISTED = 50
 
 
 class FlaggedSection(Section[Flagged]):
@@ -87,15 +99,14 @@ class FlaggedSection(Section[Flagged]):
             )
         return listed
 
-    def tables(self, entries: Sequence[Entry[Flagged]], request: SectionRequest) -> Iterator[Table]:
-        """How many are flagged, of several runs side by side, then the list of each result."""
-        several = len(by_name(entries)) > 1
-        if several:
-            yield _counts(entries)
-        for entry in entries:
-            name = f"{entry.name}: " if several else ""
-            table = flags_table(entry.record, entry.run.class_names)
-            yield replace(table, heading=name + table.heading)
+    def typed_tables(self, entry: Entry[Flagged], request: SectionRequest) -> Sequence[TypedTable]:
+        """How many samples are flagged, where there are several runs; then the list."""
+        counts = [_count_of(entry.record)] if entry.several else []
+        return [*counts, self.table(entry, request)]
+
+    def table(self, entry: Entry[Flagged], request: SectionRequest) -> TypedTable:
+        """The list: a row for each sample, worst first."""
+        return _list(entry.record, entry.run.class_names)
 
     def page_tables(
         self, entries: Sequence[Entry[Flagged]], request: SectionRequest
@@ -138,43 +149,15 @@ class FlaggedSection(Section[Flagged]):
             draw=lambda body, look: _draw(body, look, entries, drawn),
         )
 
-    def columns(self) -> Sequence[str]:
-        """The columns of :meth:`lines`."""
-        names = with_names({member.key: None for member in Flag.json_members()}, None)
-        return ["estimator", "noise", "level_name", "level", "threshold", *names]
 
-    def lines(self, entry: Entry[Flagged], request: SectionRequest) -> Iterator[Mapping[str, Any]]:
-        """A line per sample: the result, and the sample."""
-        flagged = entry.record
-        group = {
-            "estimator": flagged.key.estimator,
-            **flagged.key.at.document(),
-            "threshold": flagged.threshold if flagged.has_threshold else None,
-        }
-        return ({**group, **sample.document(entry.run.class_names)} for sample in flagged.samples)
-
-
-def _counts(entries: Sequence[Entry[Flagged]]) -> Table:
-    """How many samples of each run are flagged, by result."""
-    runs = by_name(entries)
-    keys = list(dict.fromkeys(entry.record.key for entry in entries))
-    rows = []
-    for key in keys:
-        results = [
-            next((entry.record for entry in of_run if entry.record.key == key), None)
-            for of_run in runs.values()
-        ]
-        texts = (
-            numbers.NONE
-            if result is None or not result.has_threshold
-            else f"{result.beyond:,} of {result.total:,}"
-            for result in results
-        )
-        rows.append(cells((str(key), *texts)))
-    return Table(
+def _count_of(flagged: Flagged) -> TypedTable:
+    """How many samples of a result are flagged."""
+    text = f"{flagged.beyond:,} of {flagged.total:,}" if flagged.has_threshold else numbers.NONE
+    return TypedTable(
         "Flagged samples by run",
-        (Column("result"), *(Column(name, number=True) for name in runs)),
-        tuple(rows),
+        (TypedColumn("", TEXT, head="result"), TypedColumn("", WRITTEN, head="flagged")),
+        [(str(flagged.key), text)],
+        beside=Beside.COLUMNS,
     )
 
 
@@ -190,19 +173,32 @@ def flags_table(
         class_names: by class index.
         limit: the most lines of the list (the rest are counted); None: all.
     """
-    lines = about(flagged.quantity), count_line(flagged)
-    table = Table(str(flagged.key), lines=lines, notes=tuple(_notes(flagged)))
-    if not flagged.samples:
-        return table
-    rest = 0 if limit is None else max(0, len(flagged.samples) - limit)
-    more = (f"... and {rest:,} more.",) if rest else ()
-    rows = tuple(_row(sample, flagged, class_names) for sample in flagged.samples[:limit])
-    return replace(
-        table,
-        columns=_columns(flagged),
-        rows=rows,
-        lines=(*lines, "Least robust first:"),
-        notes=(*more, *table.notes),
+    table = replace(_list(flagged, class_names), most=limit)
+    return laid_out([("", table)], several=False)
+
+
+def _list(flagged: Flagged, names: Names | None) -> TypedTable:
+    """The flagged samples of a result, and how many they are."""
+    about_result = {
+        "estimator": flagged.key.estimator,
+        **flagged.key.at.document(),
+        "threshold": flagged.threshold if flagged.has_threshold else None,
+    }
+    # without samples the columns are known, too, so that a CSV file has its head
+    keys = with_names({member.key: None for member in Flag.json_members()}, None)
+    rows = []
+    for sample in flagged.samples:
+        rows.append((*_texts(sample, flagged, names), *sample.document(names).values()))
+    lines = (about(flagged.quantity), count_line(flagged))
+    return TypedTable(
+        str(flagged.key),
+        (*_columns(flagged), *data_columns(list(keys))),
+        rows,
+        about=about_result,
+        lines=(*lines, "Least robust first:") if rows else lines,
+        notes=tuple(_notes(flagged)),
+        most=_MOST_LISTED,
+        beside=Beside.APART,
     )
 
 
@@ -235,27 +231,40 @@ def count_line(flagged: Flagged) -> str:
     )
 
 
-def _columns(flagged: Flagged) -> tuple[Column, ...]:
-    question = (
-        [Column(f"{'<' if flagged.quantity.higher_is_better else '>'} {flagged.threshold:g}?")]
-        if flagged.has_threshold
-        else []
-    )
-    value = Column("value [95% interval]", number=True)
-    return *map(Column, ("sample", "label", "predicted")), value, Column("flips to"), *question
+_SAMPLE = (
+    TypedColumn("", TEXT, head="sample"),
+    TypedColumn("", WORD, head="label"),
+    TypedColumn("", WORD, head="predicted"),
+    TypedColumn("", WRITTEN, head="value [95% interval]"),
+    TypedColumn("", WORD, head="flips to"),
+)
 
 
-def _row(sample: Flag, flagged: Flagged, names: Names | None) -> tuple[Cell, ...]:
+def _is_bad(answer: str) -> Tone:
+    return "bad" if answer == Certainty.CONFIRMED else ""
+
+
+_ANSWER = Kind(str, number=False, tone=_is_bad)
+
+
+def _columns(flagged: Flagged) -> tuple[TypedColumn, ...]:
+    """The columns for people; whether a sample is beyond the threshold only where there is one."""
+    if not flagged.has_threshold:
+        return _SAMPLE
+    side = "<" if flagged.quantity.higher_is_better else ">"
+    return (*_SAMPLE, TypedColumn("", _ANSWER, head=f"{side} {flagged.threshold:g}?"))
+
+
+def _texts(sample: Flag, flagged: Flagged, names: Names | None) -> tuple[str, ...]:
+    """The texts below :func:`_columns`."""
     texts = (
         sample.id,
-        *(class_name(index, names) for index in (sample.label, sample.predicted)),
+        class_name(sample.label, names),
+        class_name(sample.predicted, names),
         numbers.sample_value(sample, flagged.quantity.low, flagged.quantity.high),
         class_name(sample.flips_to, names),
     )
-    tone: Tone = "bad" if sample.certainty is Certainty.CONFIRMED else ""
-    return *cells(texts), *(
-        [Cell(_answer(sample, flagged), tone=tone)] if flagged.has_threshold else []
-    )
+    return (*texts, _answer(sample, flagged)) if flagged.has_threshold else texts
 
 
 def _answer(sample: Flag, flagged: Flagged) -> str:

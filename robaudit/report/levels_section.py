@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robaudit.compare.side_by_side import Comparisons
-from robaudit.levels import GAUSSIAN, LevelName
+from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.quantities import P_ROBUST, Quantity
 from robaudit.records import json_values
 from robaudit.report import numbers
-from robaudit.report.differences import changes_of, difference
+from robaudit.report.differences import mean_changes
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import (
     Drawing,
@@ -27,9 +26,17 @@ from robaudit.report.pictures.page import (
     told_apart,
 )
 from robaudit.report.pictures.style import ring
-from robaudit.report.sections import Entry, Section, SectionRequest, by_name
+from robaudit.report.sections import Entry, Section, SectionRequest
 from robaudit.report.summary_section import covered, mean_ends, mean_text
-from robaudit.report.tables import Column, Table, cells
+from robaudit.report.typed import (
+    TEXT,
+    WRITTEN,
+    Beside,
+    Changes,
+    TypedColumn,
+    TypedTable,
+    data_columns,
+)
 from robaudit.runs.run import Run
 from robaudit.stats.level_curves import LevelCurve, level_curves
 from robaudit.stats.summary import GroupSummary
@@ -59,16 +66,45 @@ class LevelsSection(Section[LevelCurve]):
         """A curve for each result and noise."""
         return level_curves(run, request.estimators, request.levels)
 
-    def tables(
-        self, entries: Sequence[Entry[LevelCurve]], request: SectionRequest
-    ) -> Iterator[Table]:
-        """A table for each result and noise, with a line for each level and run."""
-        several = len(by_name(entries)) > 1
-        changes = changes_of(entries) if several else {}
-        for key in dict.fromkeys(_key(entry.record) for entry in entries):
-            yield _table(
-                [entry for entry in entries if _key(entry.record) == key], changes, several
+    def table(self, entry: Entry[LevelCurve], request: SectionRequest) -> TypedTable:
+        """A row for each level; people also see the accuracy without noise."""
+        curve = entry.record
+        estimator, noise, quantity = _key(curve)
+        labelled = any(point.noisy_accuracy for point in curve)
+        clean = curve[0].clean_accuracy
+        texts = numbers.level_numbers(point.key.at for point in curve)
+        columns = [
+            TypedColumn("", TEXT, head=str(curve[0].key.at.name)),
+            *([_ACCURACIES] if labelled else []),
+            TypedColumn(
+                "", WRITTEN, head="robustness" if quantity == P_ROBUST.name else f"mean {quantity}"
+            ),
+            *data_columns(_POINT),
+        ]
+        keys: list[NoiseLevel | None] = []
+        rows: list[list[Any]] = []
+        if labelled and clean is not None:
+            keys.append(None)
+            rows.append(["no noise", numbers.percents(clean.estimate), None, *[None] * len(_POINT)])
+        for point in curve:
+            accuracy = [_accuracy(point)] if labelled else []
+            keys.append(point.key.at)
+            rows.append(
+                [texts[point.key.at], *accuracy, _robustness(point), *_point(point).values()]
             )
+        return TypedTable(
+            f"{estimator}, {noise} noise",
+            tuple(columns),
+            rows,
+            keys=[(estimator, at) for at in keys],
+            about={"estimator": estimator, "noise": noise, "quantity": quantity},
+            notes=(f"[ ] 95 % interval, {covered(curve)}.",),
+            beside=Beside.KEYS,
+        )
+
+    def changes(self, entries: Sequence[Entry[LevelCurve]], request: SectionRequest) -> Changes:
+        """The differences of the means from the first run's."""
+        return mean_changes(entries)
 
     def figure(self, entries: Sequence[Entry[LevelCurve]], request: SectionRequest) -> Drawing:
         """Robustness and accuracy against the level, a panel for each noise and measure, a line for
@@ -105,16 +141,6 @@ class LevelsSection(Section[LevelCurve]):
             about=next(iter(single)) if len(single) == 1 else "",
         )
 
-    def lines(
-        self, entry: Entry[LevelCurve], request: SectionRequest
-    ) -> Iterator[Mapping[str, Any]]:
-        """A line for each level."""
-        estimator, noise, quantity = _key(entry.record)
-        return (
-            {"estimator": estimator, "noise": noise, "quantity": quantity, **_point(group)}
-            for group in entry.record
-        )
-
     def document(self, entry: Entry[LevelCurve], request: SectionRequest) -> dict[str, Any]:
         """The result, accuracy without noise, and the points."""
         estimator, noise, quantity = _key(entry.record)
@@ -135,6 +161,9 @@ def _key(curve: LevelCurve) -> tuple[str, str, str]:
     return key.estimator, key.noise, key.quantity
 
 
+_POINT = ("level_name", "level", "images", "robustness", "accuracy")
+
+
 def _point(group: GroupSummary) -> dict[str, Any]:
     """A level as JSON values."""
     about = {"level_name": group.key.at.name, "level": group.key.at.level, "images": group.images}
@@ -144,50 +173,7 @@ def _point(group: GroupSummary) -> dict[str, Any]:
     return point
 
 
-def _table(
-    entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Comparisons], several: bool
-) -> Table:
-    estimator, noise, name = _key(entries[0].record)
-    points = [point for entry in entries for point in entry.record]
-    levels = list(dict.fromkeys(point.key.at for point in points))
-    labelled = any(point.noisy_accuracy for point in points)
-    texts = numbers.level_numbers(levels)
-    rows = [
-        (
-            "no noise",
-            *[entry.name] * several,
-            numbers.percents(clean.estimate),
-            numbers.NONE,
-            *[""] * bool(changes),
-        )
-        for entry in entries
-        if labelled and (clean := entry.record[0].clean_accuracy) is not None
-    ]
-    for at in levels:
-        for entry in entries:
-            for point in (point for point in entry.record if point.key.at == at):
-                group = changes.get(entry.name, {}).get((estimator, at))
-                rows.append(
-                    (
-                        texts[at],
-                        *([entry.name] if several else []),
-                        *([_accuracy(point)] if labelled else []),
-                        _robustness(point),
-                        *(["" if group is None else difference(group.mean)] if changes else []),
-                    )
-                )
-    return Table(
-        f"{estimator}, {noise} noise",
-        (
-            Column(str(levels[0].name)),
-            *([Column("run")] if several else []),
-            *([Column("accuracy", number=True)] if labelled else []),
-            Column("robustness" if name == P_ROBUST.name else f"mean {name}", number=True),
-            *([Column(f"difference from {entries[0].name}", number=True)] if changes else []),
-        ),
-        tuple(map(cells, rows)),
-        notes=(f"[ ] 95 % interval, {covered(points)}.",),
-    )
+_ACCURACIES = TypedColumn("", WRITTEN, head="accuracy")
 
 
 def _accuracy(point: GroupSummary) -> str:

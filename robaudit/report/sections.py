@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast, final
 
 from robaudit.errors import RobauditError, SpecError, did_you_mean
 from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.plugins import SECTIONS, blaming, class_of, names_in
-from robaudit.report.typed import TypedTable
+from robaudit.report.typed import Beside, Changes, TypedTable, flat
 from robaudit.text import count
 
 if TYPE_CHECKING:
@@ -92,24 +92,39 @@ _FLAGS = {"estimators": "--estimator", "levels": "--noise, --level, --sigma"}
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[T]):
-    """A record with its run, and the name that the run is shown by."""
+    """A record with its run.
+
+    Attributes:
+        name: the name that the run is shown by.
+        run: the run.
+        record: one of :meth:`Section.records`.
+        several: whether other runs are shown beside it.
+    """
 
     name: str
     run: Run
     record: T
+    several: bool = False
 
 
 class Section(ABC, Generic[T]):
     """One view of runs: a typed table of each, and perhaps a figure.
 
     Register a subclass under the entry-point group ``robaudit.sections``; the built-in ones are
-    registered the same way. Subclasses set ``title``; ``words``, a line or two on how to read it;
-    ``uses``, the parts of :class:`SectionRequest` that they use; ``options``, which only they have;
-    ``place``, where a page shows them: smaller is earlier; and ``main_only`` where a page shows
-    them for the main result alone, unless others are requested. They define :meth:`applies` and
-    :meth:`table`; terminals, pages, Markdown, LaTeX, CSV and JSON derive from that table. A section
-    whose figure draws more than the table has, or that has several tables, computes :meth:`records`
-    first.
+    registered the same way.
+
+    A subclass defines :meth:`applies` and :meth:`table`. Terminals, pages, Markdown, LaTeX, CSV and
+    JSON derive from that table. A section whose figure draws more than the table has, or that has
+    several tables, computes :meth:`records` first.
+
+    Class attributes:
+        title: on a page.
+        words: how to read the section, in a line or two.
+        uses: the parts of :class:`SectionRequest` that the section uses.
+        options: the options that only this section has.
+        place: where a page shows the section: smaller is earlier.
+        main_only: whether a page shows the section for the main result alone, unless other results
+            are requested.
     """
 
     title: ClassVar[str]
@@ -123,39 +138,74 @@ class Section(ABC, Generic[T]):
         """Whether the run has something to show, as far as its run.json tells."""
         return True
 
-    def table(self, entry: Entry[T], request: SectionRequest) -> TypedTable:
-        """What there is to say of a run, or of one of its records.
-
-        Raises:
-            RobauditError: the run has none of the requested results.
-        """
-        raise NotImplementedError(f"{type(self).__name__}.table")
-
     def records(self, run: Run, request: SectionRequest) -> Sequence[T]:
-        """The records to show, each with a table: by default one, the table itself.
+        """The records to show, each with a table. Default: one, the table itself.
 
         Raises:
             RobauditError: the run has none of the requested results.
         """
         return [cast("T", self.table(Entry(run.info.name, run, cast("T", None)), request))]
 
+    # --- tables
+
+    def table(self, entry: Entry[T], request: SectionRequest) -> TypedTable:
+        """The table of a run, or of one of its records.
+
+        Raises:
+            RobauditError: the run has none of the requested results.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.table")
+
+    def typed_tables(self, entry: Entry[T], request: SectionRequest) -> Iterable[TypedTable]:
+        """The tables of a record. Default: the only one."""
+        if isinstance(entry.record, TypedTable):
+            return [entry.record]
+        return [self.table(entry, request)]
+
+    def changes(self, entries: Sequence[Entry[T]], request: SectionRequest) -> Changes:
+        """The differences of further runs from the first, for tables with runs in columns or with
+        the same subject together. Default: none."""
+        return Changes()
+
     def tables(self, entries: Sequence[Entry[T]], request: SectionRequest) -> Iterable[Table]:
-        """The tables of one run for people, or of several side by side."""
+        """The tables for people, of one run or of several side by side. Default: the typed tables,
+        laid out."""
         from robaudit.report.layout import laid_out
 
-        alike: dict[str, list[tuple[str, TypedTable]]] = {}
-        for entry in entries:
-            table = _typed_table(self, entry, request)
-            alike.setdefault(table.heading, []).append((entry.name, table))
         several = len(runs_of(entries)) > 1
-        return [laid_out(named, several=several) for named in alike.values()]
+        alike: dict[object, list[tuple[str, TypedTable]]] = {}
+        for entry in entries:
+            for table in self.typed_tables(replace(entry, several=several), request):
+                alike.setdefault(_place(entry.name, table), []).append((entry.name, table))
+        changes = self.changes(entries, request) if several else Changes()
+        return [laid_out(named, several=several, changes=changes) for named in alike.values()]
 
     def page_tables(self, entries: Sequence[Entry[T]], request: SectionRequest) -> Iterable[Table]:
-        """The tables for a page."""
+        """The tables for a page. Default: the same."""
         return self.tables(entries, request)
 
+    # --- files
+
+    def lines(self, entry: Entry[T], request: SectionRequest) -> Iterable[Mapping[str, Any]]:
+        """A record as lines of CSV, with values by column. Default: the rows of its typed tables.
+
+        A mapping takes several columns: ``mean``, ``mean_lower``, ...
+        """
+        for table in self.typed_tables(entry, request):
+            yield from table.csv_lines()
+
+    def document(self, entry: Entry[T], request: SectionRequest) -> dict[str, Any]:
+        """A record as a JSON object. A record that is a table has an object for each row
+        instead."""
+        from robaudit.records import json_values
+
+        document: dict[str, Any] = json_values(entry.record, entry.run.class_names)
+        return document
+
+    # --- figures
+
     def narrowed(self, runs: Sequence[Run], request: SectionRequest) -> SectionRequest:
-        """The request, narrowed to what a figure of these runs shows.
+        """The request, narrowed to the results that a figure of these runs shows.
 
         Raises:
             RobauditError: the runs have nothing in common to draw.
@@ -170,29 +220,7 @@ class Section(ABC, Generic[T]):
         """
         raise NotImplementedError
 
-    def document(self, entry: Entry[T], request: SectionRequest) -> dict[str, Any]:
-        """A record as JSON values, where it is not a table: the rows of a table are objects of
-        their own."""
-        from robaudit.records import json_values
-
-        document: dict[str, Any] = json_values(entry.record, entry.run.class_names)
-        return document
-
-    def lines(self, entry: Entry[T], request: SectionRequest) -> Iterable[Mapping[str, Any]]:
-        """A record as lines of CSV, with values by column; a mapping takes several columns:
-        ``mean``, ``mean_lower``, ..."""
-        return _typed_table(self, entry, request).csv_lines()
-
-    def columns(self) -> Sequence[str]:
-        """The columns of a CSV file without lines."""
-        return ()
-
-    def differences(
-        self, entries: Sequence[Entry[T]], request: SectionRequest
-    ) -> Iterable[Mapping[str, Any]]:
-        """The differences of further runs from the first, as values by column; none where runs are
-        not compared."""
-        return ()
+    # --- for the callers of a section
 
     @final
     def shown(
@@ -239,9 +267,14 @@ class Section(ABC, Generic[T]):
             return self.applies(run)
 
 
-def _typed_table(section: Section[T], entry: Entry[T], request: SectionRequest) -> TypedTable:
-    """The table of a record, which may be the record itself."""
-    return entry.record if isinstance(entry.record, TypedTable) else section.table(entry, request)
+def _place(name: str, table: TypedTable) -> object:
+    """What the tables of several runs have in common where they become one table.
+
+    Some headings do not name the unit of the noise level, and levels of different units must not
+    share a column: the heads of the subjects tell them apart.
+    """
+    subjects = tuple(column.head for column in table.columns if column.is_key)
+    return (name if table.beside is Beside.APART else "", table.heading, subjects)
 
 
 def _objects(
@@ -383,26 +416,37 @@ def section_csv(name: str, entries: Sequence[Entry[Any]], request: SectionReques
     from robaudit.runs.serialise import table_csv
 
     section = section_of(name)
-    records = [
+    lines = [
         {"run": entry.name, **line} for entry in entries for line in section.lines(entry, request)
     ]
-    lines = [dict(_flat(line)) for line in (*records, *section.differences(entries, request))]
-    columns = list(dict.fromkeys(column for line in lines for column in line)) or [
-        "run",
-        *section.columns(),
-    ]
-    return table_csv(columns, ([line.get(column) for column in columns] for line in lines))
+    lines += _differences(section, entries, request)
+    records = [dict(flat(line)) for line in lines]
+    columns = list(dict.fromkeys(column for record in records for column in record))
+    if not records:
+        columns = ["run", *_columns_without_lines(section, entries, request)]
+    return table_csv(columns, ([record.get(column) for column in columns] for record in records))
 
 
-def _flat(line: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in line.items():
-        if isinstance(value, Mapping):
-            yield from (
-                (name if part == "value" else f"{name}_{part}", number)
-                for part, number in value.items()
-            )
-        else:
-            yield name, value
+def _columns_without_lines(
+    section: Section[Any], entries: Sequence[Entry[Any]], request: SectionRequest
+) -> list[str]:
+    """The columns of a CSV file without lines, as far as the tables tell."""
+    if type(section).lines is not Section.lines:
+        return []
+    columns: dict[str, None] = {}
+    for entry in entries:
+        for table in section.typed_tables(entry, request):
+            columns |= dict.fromkeys(table.csv_columns())
+    return list(columns)
+
+
+def _differences(
+    section: Section[Any], entries: Sequence[Entry[Any]], request: SectionRequest
+) -> list[dict[str, Any]]:
+    """The differences from the first run, as values by column."""
+    if len(runs_of(entries)) < 2:
+        return []
+    return list(section.changes(entries, request).csv_lines(entries[0].name))
 
 
 def section_json(name: str, entries: Sequence[Entry[Any]], request: SectionRequest) -> str:
@@ -416,11 +460,8 @@ def section_json(name: str, entries: Sequence[Entry[Any]], request: SectionReque
         for entry in entries
         for values in _objects(section, entry, request)
     ]
-    differences = [json_values(line) for line in section.differences(entries, request)]
-    return document_json(
-        {
-            "section": name,
-            "results": results,
-            **({"differences": differences} if differences else {}),
-        }
-    )
+    document: dict[str, Any] = {"section": name, "results": results}
+    differences = [json_values(line) for line in _differences(section, entries, request)]
+    if differences:
+        document["differences"] = differences
+    return document_json(document)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from robaudit.compare.side_by_side import Comparisons
-from robaudit.levels import GAUSSIAN, NONE, NoiseLevel, noise_level
+from robaudit.levels import GAUSSIAN, NONE, LevelName, NoiseLevel, noise_level
 from robaudit.names import ResultName
 from robaudit.numerics.image_intervals import LIKE_THESE, THESE_IMAGES, Floats
 from robaudit.quantities import LOSS, P_ROBUST, Quantity
 from robaudit.report import numbers
-from robaudit.report.differences import changes_of, difference, run_columns
+from robaudit.report.differences import mean_changes
+from robaudit.report.layout import laid_out
 from robaudit.report.pictures.page import (
     Drawing,
     PictureSize,
@@ -25,13 +25,14 @@ from robaudit.report.pictures.page import (
     percent_scale,
 )
 from robaudit.report.pictures.style import CARD, FAINT, level_colours, line_style
-from robaudit.report.sections import ROWS, Entry, Section, SectionRequest, by_name, sections_of
-from robaudit.report.tables import Column, Table, cells
+from robaudit.report.sections import ROWS, Entry, Section, SectionRequest, sections_of
+from robaudit.report.tables import Table
+from robaudit.report.typed import TEXT, WRITTEN, Beside, Changes, TypedColumn, TypedTable
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.info import NoisyAccuracyInfo, RunInfo, ShareInfo
 from robaudit.runs.run import Run, chosen
 from robaudit.stats.flags import usual_threshold
-from robaudit.stats.summary import GroupSummary, Mean, summary_of
+from robaudit.stats.summary import GroupSummary, Mean, Share, summary_of
 from robaudit.text import count, printable
 
 if TYPE_CHECKING:
@@ -57,30 +58,38 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
             )
         ]
 
-    def tables(
-        self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], request: SectionRequest
-    ) -> Iterator[Table]:
-        """A table for each quantity."""
-        if len(by_name(entries)) > 1:
-            yield from _side_by_side(entries)
+    def typed_tables(
+        self, entry: Entry[tuple[GroupSummary, ...]], request: SectionRequest
+    ) -> Iterator[TypedTable]:
+        """A table for each quantity; then the results without a value."""
+        seconds = {}
+        for group in entry.record:
+            spent = entry.run.seconds_of(group.key.estimator, group.key.at)
+            if spent is not None:
+                seconds[group.key.estimator, group.key.at] = spent
+        for groups in _by_quantity(entry.record):
+            yield _means(groups) if entry.several else _overall(groups, seconds)
+        if entry.several:
+            # on a page a run may lack some of the requested results, and groups() refuses them
             return
-        for entry in entries:
-            keys = [(group.key.estimator, group.key.at) for group in entry.record]
-            seconds = {
-                key: spent for key in keys if (spent := entry.run.seconds_of(*key)) is not None
-            }
-            yield from overall_tables(entry.record, seconds)
-            if empty := [
-                str(key)
-                for key, columns in entry.run.groups(request.estimators, request.levels).items()
-                if not len(columns.finite)
-            ]:
-                yield Table(
-                    notes=(
-                        f"Without a finite value for any image: {', '.join(empty)}; the column "
-                        "note of samples.csv says why.",
-                    )
-                )
+        results = entry.run.groups(request.estimators, request.levels)
+        empty = [str(key) for key, columns in results.items() if not len(columns.finite)]
+        if empty:
+            remark = (
+                f"Without a finite value for any image: {', '.join(empty)}; the column note of "
+                "samples.csv says why."
+            )
+            yield TypedTable("", (), (), remarks=(remark,))
+
+    def changes(
+        self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], request: SectionRequest
+    ) -> Changes:
+        """The differences of the means from the first run's."""
+        return mean_changes(
+            entries,
+            "Differences are paired image by image: one can be significant although the intervals "
+            "of the means overlap.",
+        )
 
     def page_tables(
         self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], request: SectionRequest
@@ -97,12 +106,14 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
         run."""
         every = list(_panels(entries, request))
         shown = every[:_MOST_PANELS]
+        quantities = {panel.quantity.name for panel in shown}
+        what = "Robustness" if quantities == {P_ROBUST.name} else "Values"
 
         def draw(ax: Axes, panel: _Panel, look: PictureSize) -> None:
             _draw_panel(ax, panel, look, look.body / look.across(len(shown), _WIDE))
 
         return paneled(
-            f"{'Robustness' if {panel.quantity.name for panel in shown} == {P_ROBUST.name} else 'Values'} of the images, sorted",
+            f"{what} of the images, sorted",
             _caption(shown, every[_MOST_PANELS:]),
             shown,
             draw,
@@ -211,74 +222,97 @@ def overall_tables(
         groups: from :func:`robaudit.stats.summary.summarise`.
         seconds: time by (estimator, noise level); an empty cell where unknown.
     """
-    for kind in dict.fromkeys((group.key.quantity, group.key.at.name) for group in groups):
-        members = [group for group in groups if (group.key.quantity, group.key.at.name) == kind]
-        yield _overall(members, seconds or {})
+    for members in _by_quantity(groups):
+        yield laid_out([("", _overall(members, seconds or {}))], several=False)
+
+
+def _by_quantity(groups: Sequence[GroupSummary]) -> list[list[GroupSummary]]:
+    """The groups that may share a table: of one quantity, at levels of one name."""
+    alike: dict[tuple[str, LevelName | None], list[GroupSummary]] = {}
+    for group in groups:
+        alike.setdefault((group.key.quantity, group.key.at.name), []).append(group)
+    return list(alike.values())
 
 
 def _overall(
     groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLevel], float]
-) -> Table:
+) -> TypedTable:
+    """The results of one run."""
     quantity = groups[0].quantity
-    key = groups[0].key
-    counts = {group.images for group in groups}
-    several = len({group.key.noise for group in groups}) > 1
-    facts = [count(groups[0].images, "image")] if len(counts) == 1 else []
+    same_images = len({group.images for group in groups}) == 1
     shares = ("< 0.5", "< 0.9") if quantity.is_share and quantity.higher_is_better else ()
-    texts = numbers.level_numbers(group.key.at for group in groups)
-    heads = _key_heads(several, key.at)
-    ends = (quantity.low, quantity.high)
-    rows = []
-    for group in groups:
-        time = numbers.duration(seconds.get((group.key.estimator, group.key.at)))
-        quantiles = (
-            numbers.quantile_estimate(quantile, *ends) for quantile in (group.median, group.bad_end)
-        )
-        below = (
-            (
-                "" if share is None else numbers.share(share)
-                for share in (group.below_half, group.below_ninety)
-            )
-            if shares
-            else ()
-        )
-        measured = numbers.ends(*group.mean.measured.ends, *ends)
-        images = [] if facts else [f"{group.images:,}"]
-        rows.append(
-            cells(
-                (
-                    *_key_cells(group.key, texts, several),
-                    group_mean(group),
-                    measured,
-                    *images,
-                    *quantiles,
-                    *below,
-                    time,
-                )
-            )
-        )
     tail = _tail(quantity)
-    return Table(
+    heads = [
+        *([] if same_images else ["images"]),
+        "median",
+        tail,
+        *shares,
+        "seconds",
+    ]
+    rows = []
+    for key_values, group in zip(_key_values(groups), groups, strict=True):
+        values = {
+            "images": f"{group.images:,}",
+            "median": numbers.quantile_estimate(group.median, quantity.low, quantity.high),
+            tail: numbers.quantile_estimate(group.bad_end, quantity.low, quantity.high),
+            "< 0.5": _share_text(group.below_half),
+            "< 0.9": _share_text(group.below_ninety),
+            "seconds": numbers.duration(seconds.get((group.key.estimator, group.key.at))),
+        }
+        measured = numbers.ends(*group.mean.measured.ends, quantity.low, quantity.high)
+        rows.append((*key_values, group_mean(group), measured, *(values[head] for head in heads)))
+    facts = [count(groups[0].images, "image")] if same_images else []
+    interval = f"[ ] 95 % interval of the mean, {covered(groups)}."
+    if shares:
+        interval += f" < 0.5, < 0.9: share of images below, [ ] for {LIKE_THESE}."
+    side = "least" if quantity.higher_is_better else "most"
+    return TypedTable(
         heading(quantity),
         (
-            *map(Column, heads),
-            Column("mean [95% interval]", number=True),
-            Column(f"[{THESE_IMAGES}]", number=True, detail=True),
-            *(
-                Column(name, number=True)
-                for name in (*([] if facts else ["images"]), "median", tail, *shares, "seconds")
-            ),
+            *_key_columns(groups[0].key.at),
+            TypedColumn("", WRITTEN, head="mean [95% interval]"),
+            TypedColumn("", WRITTEN, head=f"[{THESE_IMAGES}]", detail=True),
+            *(TypedColumn("", WRITTEN, head=head) for head in heads),
         ),
-        tuple(rows),
-        lines=(circumstances(None if several else key, quantity.higher_is_better, *facts),),
+        rows,
+        lines=(_circumstances(groups, *facts),),
         notes=(
-            f"[ ] 95 % interval of the mean, {covered(groups)}."
-            + (f" < 0.5, < 0.9: share of images below, [ ] for {LIKE_THESE}." if shares else ""),
-            f"{tail}: 95 % of the images have at "
-            f"{'least' if quantity.higher_is_better else 'most'} this value. {QUANTILE_ENDS}",
-            *caveats(groups, "[ ]"),
+            interval,
+            f"{tail}: 95 % of the images have at {side} this value. {QUANTILE_ENDS}",
+            *how_to_read(groups, "[ ]"),
         ),
+        remarks=tuple(left_open(groups)),
     )
+
+
+def _means(groups: Sequence[GroupSummary]) -> TypedTable:
+    """The means of one run, to stand beside those of others."""
+    return TypedTable(
+        heading(groups[0].quantity),
+        (*_key_columns(groups[0].key.at), TypedColumn("", WRITTEN, head="mean")),
+        [
+            (*values, group_mean(group))
+            for values, group in zip(_key_values(groups), groups, strict=True)
+        ],
+        keys=[(group.key.estimator, group.key.at) for group in groups],
+        lines=(_circumstances(groups),),
+        notes=(
+            f"Means over the images. [ ] 95 % interval, {covered(groups)}.",
+            *how_to_read(groups, "[ ]"),
+        ),
+        remarks=tuple(left_open(groups)),
+        beside=Beside.COLUMNS,
+    )
+
+
+def _circumstances(groups: Sequence[GroupSummary], *facts: str) -> str:
+    """The line below the heading: the noise where there is only one, the direction, and facts."""
+    key = groups[0].key if len({group.key.noise for group in groups}) == 1 else None
+    return circumstances(key, groups[0].quantity.higher_is_better, *facts)
+
+
+def _share_text(share: Share | None) -> str:
+    return "" if share is None else numbers.share(share)
 
 
 def covered(groups: Iterable[GroupSummary]) -> str:
@@ -297,20 +331,22 @@ def _tail(quantity: Quantity) -> str:
     return f"{'5th' if quantity.higher_is_better else '95th'} %ile"
 
 
-def _key_heads(several: bool, at: NoiseLevel) -> tuple[str, ...]:
-    return (
-        "estimator",
-        *(("noise",) if several else ()),
-        *(() if at.level is None else (str(at.name),)),
+def _key_columns(at: NoiseLevel) -> tuple[TypedColumn, ...]:
+    """The columns that name a result; the noise only where there are several."""
+    columns = (
+        TypedColumn("", TEXT, head="estimator"),
+        TypedColumn("", TEXT, head="noise", varying=True),
     )
+    return columns if at.level is None else (*columns, TypedColumn("", TEXT, head=str(at.name)))
 
 
-def _key_cells(key: GroupKey, texts: Mapping[NoiseLevel, str], several: bool) -> tuple[str, ...]:
-    return (
-        key.estimator,
-        *((key.noise,) if several else ()),
-        *(() if key.at.level is None else (texts[key.at],)),
-    )
+def _key_values(groups: Sequence[GroupSummary]) -> Iterator[tuple[str, ...]]:
+    """The values below :func:`_key_columns`."""
+    texts = numbers.level_numbers(group.key.at for group in groups)
+    for group in groups:
+        key = group.key
+        level = () if key.at.level is None else (texts[key.at],)
+        yield (key.estimator, key.noise, *level)
 
 
 def mean_text(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool = False) -> str:
@@ -351,57 +387,6 @@ def group_mean(group: GroupSummary | None) -> str:
     )
 
 
-def _side_by_side(entries: Sequence[Entry[tuple[GroupSummary, ...]]]) -> Iterator[Table]:
-    """Runs side by side: a table for each quantity, with the means of the runs and their
-    differences from the first."""
-    changes = changes_of(entries)
-    names = [entry.name for entry in entries]
-    every = {(entry.name, group.key): group for entry in entries for group in entry.record}
-    for kind in dict.fromkeys((key.quantity, key.at.name) for _, key in every):
-        keys = list(dict.fromkeys(key for _, key in every if (key.quantity, key.at.name) == kind))
-        groups = [every[name, key] for key in keys for name in names if (name, key) in every]
-        quantity = groups[0].quantity
-        several = len({key.noise for key in keys}) > 1
-        texts = numbers.level_numbers(key.at for key in keys)
-        rows = []
-        for key in keys:
-            means = [group_mean(every.get((name, key))) for name in names]
-            rows.append(
-                cells(
-                    (*_key_cells(key, texts, several), *means, *_changed(changes, names[1:], key))
-                )
-            )
-        yield Table(
-            heading(quantity),
-            (*map(Column, _key_heads(several, keys[0].at)), *run_columns(names)),
-            tuple(rows),
-            lines=(circumstances(None if several else keys[0], quantity.higher_is_better),),
-            notes=tuple(dict.fromkeys(caveats(groups, "[ ]"))),
-        )
-    yield Table(
-        notes=(
-            f"Means over the images. [ ] 95 % interval, {covered(every.values())}.",
-            *_paired(changes),
-        )
-    )
-
-
-def _changed(
-    changes: Mapping[str, Comparisons], names: Sequence[str], key: GroupKey
-) -> Iterator[str]:
-    for name in names:
-        group = changes[name].get((key.estimator, key.at))
-        yield difference(None if group is None else group.mean)
-
-
-def _paired(changes: Mapping[str, Comparisons]) -> Iterator[str]:
-    if any(changes.values()):
-        yield (
-            "Differences are paired image by image: one can be significant although the "
-            "intervals of the means overlap."
-        )
-
-
 def heading(quantity: Quantity) -> str:
     """The quantity that a table is about, and its meaning."""
     return f"{quantity.name}: {quantity.meaning or quantity.unit}"
@@ -429,23 +414,26 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
         groups: shown together.
         interval: what the table calls the interval of the mean.
     """
+    yield from how_to_read(groups, interval)
+    yield from left_open(groups)
 
-    def named(chosen: Callable[[GroupSummary], object]) -> list[str]:
-        return list(
-            dict.fromkeys(
-                ResultName.parse(group.key.estimator).estimator for group in groups if chosen(group)
-            )
-        )
 
+def how_to_read(groups: Sequence[GroupSummary], interval: str = "the interval") -> Iterator[str]:
+    """The limits that the estimators of these groups have in any run.
+
+    Args:
+        groups: shown together.
+        interval: what the table calls the interval of the mean.
+    """
     if any(group.with_interval < group.images for group in groups):
         yield approximate(interval)
-    if biased := named(lambda group: group.approximate):
+    if biased := _estimators(groups, lambda group: group.approximate):
         verb = "is" if len(biased) == 1 else "are"
         yield (
             f"{', '.join(biased)} {verb} approximate: the interval of an image covers its "
             "noise draws, not the bias of the approximation."
         )
-    if voted := named(lambda group: group.by_votes):
+    if voted := _estimators(groups, lambda group: group.by_votes):
         yield by_the_votes(voted)
     if leaning := list(dict.fromkeys(group.key.estimator for group in groups if group.adaptive)):
         yield (
@@ -453,12 +441,24 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
             "which they stopped, and so is their mean; "
             f"{interval} allows for it."
         )
+    if bounds := _estimators(groups, lambda group: group.of_search):
+        yield f"<= {', '.join(bounds)}: upper bounds; the true value of an image may be smaller."
+    if bounds := _estimators(groups, lambda group: group.lower_bounds):
+        yield f">= {', '.join(bounds)}: lower bounds; the true value of an image may be larger."
+
+
+def _estimators(
+    groups: Sequence[GroupSummary], chosen: Callable[[GroupSummary], object]
+) -> list[str]:
+    """The estimators of the chosen groups."""
+    names = [ResultName.parse(group.key.estimator).estimator for group in groups if chosen(group)]
+    return list(dict.fromkeys(names))
+
+
+def left_open(groups: Sequence[GroupSummary]) -> Iterator[str]:
+    """How many images of this run are not measured, or on one side only."""
     yield from censoring(groups)
     yield from open_ends(groups)
-    if bounds := named(lambda group: group.of_search):
-        yield f"<= {', '.join(bounds)}: upper bounds; the true value of an image may be smaller."
-    if bounds := named(lambda group: group.lower_bounds):
-        yield f">= {', '.join(bounds)}: lower bounds; the true value of an image may be larger."
     if dropped := sum(group.not_finite for group in groups):
         yield f"{count(dropped, 'result')} left out: not a finite number."
     if noted := sum(group.noted for group in groups):

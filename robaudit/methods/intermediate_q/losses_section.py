@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +26,7 @@ from robaudit.records import columns_of
 from robaudit.report import numbers
 from robaudit.report.differences import (
     P_VALUE,
-    Paired,
-    difference_lines,
-    paired_cells,
     paired_changes,
-    run_columns,
 )
 from robaudit.report.pictures.page import (
     Drawing,
@@ -44,8 +39,24 @@ from robaudit.report.pictures.page import (
 )
 from robaudit.report.pictures.style import GRID
 from robaudit.report.sections import Entry, Section, SectionRequest
-from robaudit.report.summary_section import QUANTILE_ENDS, caveats, covered, group_mean, mean_ends
-from robaudit.report.tables import Column, Table, cells, columns
+from robaudit.report.summary_section import (
+    QUANTILE_ENDS,
+    caveats,
+    covered,
+    group_mean,
+    how_to_read,
+    left_open,
+    mean_ends,
+)
+from robaudit.report.typed import (
+    TEXT,
+    WRITTEN,
+    Beside,
+    Changes,
+    TypedColumn,
+    TypedTable,
+    data_columns,
+)
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run
 from robaudit.stats.summary import GroupSummary
@@ -99,18 +110,57 @@ class LossesSection(Section[tuple[Losses, ...]]):
             )
         return [by_level]
 
-    def tables(
+    def typed_tables(
+        self, entry: Entry[tuple[Losses, ...]], request: SectionRequest
+    ) -> Iterator[TypedTable]:
+        """The means by q, then the images with the highest losses."""
+        yield self.table(entry, request)
+        yield from _worst_losses(entry.record)
+
+    def table(self, entry: Entry[tuple[Losses, ...]], request: SectionRequest) -> TypedTable:
+        """The means by q: a row for each noise level and result."""
+        texts = numbers.level_texts(level.at for level in entry.record)
+        groups = [result.summary for level in entry.record for result in level.results]
+        interval = f"[ ] 95 % interval of the mean, {covered(groups)}."
+        rows = []
+        keys = []
+        for level in entry.record:
+            for result in level.results:
+                estimator, order = _named(result)
+                spread = () if entry.several else _spread(result.summary)
+                written = (texts[level.at], estimator, order, group_mean(result.summary), *spread)
+                rows.append((*written, *_data(level, result)))
+                keys.append(GroupKey(result.name, level.at, LOSS.name))
+        failed = _failed_attacks(entry.record)
+        return TypedTable(
+            f"Mean loss by q ({LOSS.unit}, lower is better)",
+            (*_COLUMNS, *(() if entry.several else _SPREAD), *data_columns(_DATA)),
+            rows,
+            keys=keys,
+            facts=(f"{numbers.span([group.images for group in groups])} images",),
+            notes=(
+                _ORDER,
+                interval if entry.several else f"{interval} {QUANTILE_ENDS}",
+                *how_to_read(groups, "[ ]"),
+            ),
+            remarks=(*left_open(groups), *([failed] if failed else [])),
+            beside=Beside.COLUMNS,
+        )
+
+    def changes(
         self, entries: Sequence[Entry[tuple[Losses, ...]]], request: SectionRequest
-    ) -> Iterator[Table]:
-        """The means by q, of several runs side by side, then the images with the highest losses."""
-        several = len(entries) > 1
-        failed = [(entry.name, _failed_attacks(entry.record)) for entry in entries]
-        failures = tuple(f"{name}: {text}" if several else text for name, text in failed if text)
-        table = _means(entries, request)
-        yield replace(table, notes=(*table.notes, *failures))
-        for entry in entries:
-            for worst in worst_losses_tables(entry.record):
-                yield replace(worst, heading=f"{entry.name}: {worst.heading}") if several else worst
+    ) -> Changes:
+        """The differences of the means from the first run's."""
+        differences = partial(loss_changes, estimators=request.estimators, levels=request.levels)
+        return Changes(
+            paired_changes(entries, differences),
+            tested=True,
+            about=_about_difference,
+            notes=(
+                "Differences: of the images with a value in both runs, with Student's t for pairs.",
+                f"{P_VALUE}.",
+            ),
+        )
 
     def figure(
         self, entries: Sequence[Entry[tuple[Losses, ...]]], request: SectionRequest
@@ -152,35 +202,20 @@ class LossesSection(Section[tuple[Losses, ...]]):
         """The means by q and the values of the images with the highest losses."""
         return {"levels": [_document(level) for level in entry.record]}
 
-    def differences(
-        self, entries: Sequence[Entry[tuple[Losses, ...]]], request: SectionRequest
-    ) -> Iterator[Mapping[str, Any]]:
-        """The differences of the means from the first run's."""
-        return difference_lines(
-            entries,
-            _changes(entries, request),
-            lambda key: {
-                "estimator": key.estimator,
-                **key.at.document(),
-                "q": _order(key.estimator),
-            },
-        )
 
-    def lines(
-        self, entry: Entry[tuple[Losses, ...]], request: SectionRequest
-    ) -> Iterator[Mapping[str, Any]]:
-        """A line for each noise level and result."""
-        for level in entry.record:
-            for result in level.results:
-                members = columns_of(result.mean)
-                mean = {part: members[part] for part in _PARTS}
-                yield {
-                    "estimator": result.name,
-                    **level.at.document(),
-                    "q": result.q,
-                    "images": result.summary.images,
-                    "mean": mean,
-                }
+_DATA = ("estimator", "noise", "level_name", "level", "q", "images", "mean")
+
+
+def _data(level: Losses, result: LossResult) -> tuple[Any, ...]:
+    """The values below :data:`_DATA`."""
+    members = columns_of(result.mean)
+    mean = {part: members[part] for part in _PARTS}
+    return (result.name, *level.at.document().values(), result.q, result.summary.images, mean)
+
+
+def _about_difference(key: GroupKey) -> dict[str, Any]:
+    """The columns of a result in CSV and JSON."""
+    return {"estimator": key.estimator, **key.at.document(), "q": _order(key.estimator)}
 
 
 def _order(name: str) -> float:
@@ -190,14 +225,6 @@ def _order(name: str) -> float:
 
 
 _PARTS = ("value", "lower", "upper", "measured_lower", "measured_upper")
-
-
-def _changes(
-    entries: Sequence[Entry[tuple[Losses, ...]]], request: SectionRequest
-) -> dict[str, Paired[GroupKey]]:
-    return paired_changes(
-        entries, partial(loss_changes, estimators=request.estimators, levels=request.levels)
-    )
 
 
 def _document(level: Losses) -> dict[str, Any]:
@@ -229,57 +256,17 @@ _ORDER = (
 )
 
 
-def _means(entries: Sequence[Entry[tuple[Losses, ...]]], request: SectionRequest) -> Table:
-    """A line for each noise level and result: of one run with its spread, of several with the
-    differences from the first."""
-    names = [entry.name for entry in entries]
-    several = len(entries) > 1
-    changes = _changes(entries, request)
-    paired = any(changes.values())
-    every = {
-        (entry.name, result.name, level.at): result
-        for entry in entries
-        for level in entry.record
-        for result in level.results
-    }
-    levels = numbers.level_texts(at for _, _, at in every)
-    rows = []
-    for name, at in dict.fromkeys((name, at) for _, name, at in every):
-        results = [every.get((run, name, at)) for run in names]
-        first = next(result for result in results if result is not None)
-        means = (group_mean(None if result is None else result.summary) for result in results)
-        more = (
-            paired_cells(changes, GroupKey(name, at, LOSS.name))
-            if several
-            else _spread(first.summary)
-        )
-        rows.append(cells((levels[at], *_named(first), *means, *more)))
-    groups = [result.summary for result in every.values()]
-    about = [
-        f"[ ] 95 % interval of the mean, {covered(groups)}."
-        + ("" if several else f" {QUANTILE_ENDS}")
-    ]
-    if paired:
-        about += [
-            "Differences: of the images with a value in both runs, with Student's t for pairs.",
-            f"{P_VALUE}.",
-        ]
-    measured = Column(f"[{THESE_IMAGES}]", number=True, detail=True)
-    spread = (
-        Column("mean [95% interval]", number=True),
-        measured,
-        *columns((), ("median", "95th %ile")),
-    )
-    return Table(
-        f"Mean loss by q ({LOSS.unit}, lower is better)",
-        (
-            *columns(("noise", "estimator"), ("q",)),
-            *(run_columns(names, compared=paired, tested=True) if several else spread),
-        ),
-        tuple(rows),
-        lines=(f"{numbers.span([group.images for group in groups])} images",),
-        notes=(_ORDER, *about, *dict.fromkeys(caveats(groups, "[ ]"))),
-    )
+_COLUMNS = (
+    TypedColumn("", TEXT, head="noise"),
+    TypedColumn("", TEXT, head="estimator"),
+    TypedColumn("", WRITTEN, head="q", names=True),
+    TypedColumn("", WRITTEN, head="mean [95% interval]"),
+)
+_SPREAD = (
+    TypedColumn("", WRITTEN, head=f"[{THESE_IMAGES}]", detail=True),
+    TypedColumn("", WRITTEN, head="median"),
+    TypedColumn("", WRITTEN, head="95th %ile"),
+)
 
 
 def _spread(group: GroupSummary) -> Iterator[str]:
@@ -291,28 +278,25 @@ def _spread(group: GroupSummary) -> Iterator[str]:
     )
 
 
-def worst_losses_tables(by_level: Sequence[Losses]) -> Iterator[Table]:
+def _worst_losses(by_level: Sequence[Losses]) -> Iterator[TypedTable]:
     """The images with the highest losses at each noise level, worst first: the values that rank
     them, at each q, and the attack's."""
     levels = numbers.level_texts(level.at for level in by_level)
     for level in by_level:
         results = (*level.ranking, *level.attacks)
-        heads = [
-            f"q={result.q:.6g}" if math.isfinite(result.q) else result.name for result in results
-        ]
-        rows = [
-            cells(
-                (
-                    sample.id,
-                    *(_loss(result.worst[i], result.at_least[i]) for result in results),
-                )
-            )
-            for i, sample in enumerate(level.worst)
-        ]
-        yield Table(
+        columns = [TypedColumn("", TEXT, head="sample")]
+        for result in results:
+            head = f"q={result.q:.6g}" if math.isfinite(result.q) else result.name
+            columns.append(TypedColumn("", WRITTEN, head=head))
+        rows = []
+        for i, sample in enumerate(level.worst):
+            values = (_loss(result.worst[i], result.at_least[i]) for result in results)
+            rows.append((sample.id, *values))
+        yield TypedTable(
             f"Images with the highest loss, {level.ranking[-1].estimator}, {levels[level.at]}",
-            columns(("sample",), heads),
-            tuple(rows),
+            tuple(columns),
+            rows,
+            beside=Beside.APART,
             folded=True,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,18 +27,15 @@ from robaudit.numerics.image_intervals import LIKE_THESE
 from robaudit.report import numbers
 from robaudit.report.differences import (
     BOOTSTRAP_P,
-    Paired,
-    difference_lines,
-    paired_cells,
     paired_changes,
-    run_columns,
 )
 from robaudit.report.legends import BOOTSTRAP
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import Drawing, PictureSize, few_ticks, paneled, percent_scale
 from robaudit.report.pictures.style import FAINT, line_style
 from robaudit.report.sections import Entry, Section, SectionRequest
-from robaudit.report.tables import Column, Table, cells
+from robaudit.report.tables import Table
+from robaudit.report.typed import TEXT, WRITTEN, Beside, Changes, TypedColumn, TypedTable
 from robaudit.runs.run import Run
 from robaudit.text import count
 
@@ -86,29 +83,62 @@ class CurvesSection(Section[Curves]):
         """The curves of the run."""
         return [curves_of(run, estimators=request.estimators, levels=request.levels)]
 
+    def table(self, entry: Entry[Curves], request: SectionRequest) -> TypedTable:
+        """A row for each summary, below the number of images and their accuracy."""
+        curves = entry.record
+        first = next(iter(curves.values()))
+        accuracy = f"{100 * (1 - float(first.errors[0])):.1f}%"
+        summaries = [text(curves[kind].summary) if kind in curves else None for kind in CurveKind]
+        rows = [
+            ("images", f"{first.images:,}"),
+            ("clean accuracy", accuracy),
+            *zip((NAMES[kind] for kind in CurveKind), summaries, strict=True),
+        ]
+        keys = ("images", "clean accuracy", *CurveKind)
+        places = {row[0]: place for place, row in enumerate(rows)}
+        return TypedTable(
+            "Summary of the error curves",
+            (
+                TypedColumn("", TEXT),
+                TypedColumn("", WRITTEN, head="value" if entry.several else entry.name),
+            ),
+            rows,
+            keys=keys,
+            notes=tuple(_notes(curves)),
+            remarks=tuple(_remarks_after(curves, entry.several)),
+            shows=lambda row: row[1] is not None,
+            rank=lambda row: -places[row[0]],
+            beside=Beside.COLUMNS,
+        )
+
+    def changes(self, entries: Sequence[Entry[Curves]], request: SectionRequest) -> Changes:
+        """The differences of the summaries from the first run's."""
+        differences = partial(curve_changes, estimators=request.estimators, levels=request.levels)
+        return Changes(
+            paired_changes(entries, differences),
+            tested=True,
+            about=lambda kind: {"curve": kind.value},
+            notes=("[ ] of a difference: the same images drawn for both.", BOOTSTRAP_P),
+        )
+
     def tables(self, entries: Sequence[Entry[Curves]], request: SectionRequest) -> Iterator[Table]:
-        """A column for each run, the differences from the first, and where the whole curves are."""
-        table = _table(entries, request)
+        """The table, and where the whole curves are."""
         paths = " ".join(str(entry.run.path) for entry in entries)
         more = (
             f"The curves: robaudit plot {paths} --kind curves -o curves.png; point by point: "
             "--format csv."
         )
-        yield replace(table, notes=(*table.notes, more))
+        for table in super().tables(entries, request):
+            yield replace(table, notes=(*table.notes, more))
 
     def page_tables(
         self, entries: Sequence[Entry[Curves]], request: SectionRequest
-    ) -> Iterator[Table]:
+    ) -> Iterable[Table]:
         """The table without that note; none for noise curves alone that do not end as the
         definition requires."""
-        noise = [entry.record.get(CurveKind.NOISE) for entry in entries]
-        if any(len(entry.record) > 1 for entry in entries) or any(
-            curve is not None
-            and curve.summary.value is not None
-            and curve.summary.relation is ValueRelation.IS
-            for curve in noise
-        ):
-            yield _table(entries, request)
+        if any(len(entry.record) > 1 or _is_finished(entry.record) for entry in entries):
+            return super().tables(entries, request)
+        return []
 
     def figure(self, entries: Sequence[Entry[Curves]], request: SectionRequest) -> Drawing:
         """Accuracy under attacks, noise and linear corruption: a panel for each, a line for each of
@@ -131,14 +161,6 @@ class CurvesSection(Section[Curves]):
             high=2.2,
             titles=[_AXES[kind][0] for kind in kinds],
             styles=styles,
-        )
-
-    def differences(
-        self, entries: Sequence[Entry[Curves]], request: SectionRequest
-    ) -> Iterator[Mapping[str, Any]]:
-        """The differences of the summaries from the first run's."""
-        return difference_lines(
-            entries, _changes(entries, request), lambda kind: {"curve": kind.value}
         )
 
     def document(self, entry: Entry[Curves], request: SectionRequest) -> dict[str, Any]:
@@ -166,46 +188,12 @@ class CurvesSection(Section[Curves]):
                 }
 
 
-def _changes(
-    entries: Sequence[Entry[Curves]], request: SectionRequest
-) -> dict[str, Paired[CurveKind]]:
-    return paired_changes(
-        entries, partial(curve_changes, estimators=request.estimators, levels=request.levels)
-    )
-
-
-def _table(entries: Sequence[Entry[Curves]], request: SectionRequest) -> Table:
-    """A column for each model, a line for each summary, and its differences from the first
-    model."""
-    names = [entry.name for entry in entries]
-    block = [entry.record for entry in entries]
-    changes = _changes(entries, request)
-    kinds = [kind for kind in CurveKind if any(kind in model for model in block)]
-    paired = any(changes.values())
-    none = [""] * 2 * len(changes) * paired
-    rows = [["images", *(f"{next(iter(model.values())).images:,}" for model in block), *none]]
-    rows.append(
-        [
-            "clean accuracy",
-            *(f"{100 * (1 - float(next(iter(model.values())).errors[0])):.1f}%" for model in block),
-            *none,
-        ]
-    )
-    for kind in kinds:
-        rows.append(
-            [
-                NAMES[kind],
-                *(text(model[kind].summary) if kind in model else numbers.NONE for model in block),
-                *paired_cells(changes, kind),
-            ]
-        )
-    notes = tuple(_notes(dict(zip(names, block, strict=True)), paired=paired))
-    return Table(
-        "Summary of the error curves",
-        (Column(""), *run_columns(names, compared=paired, tested=True)),
-        tuple(map(cells, rows)),
-        notes=notes,
-    )
+def _is_finished(curves: Curves) -> bool:
+    """Whether the noise curve ends as the definition of its summary requires."""
+    noise = curves.get(CurveKind.NOISE)
+    if noise is None or noise.summary.value is None:
+        return False
+    return noise.summary.relation is ValueRelation.IS
 
 
 def text(summary: CurveSummary) -> str:
@@ -219,22 +207,21 @@ def text(summary: CurveSummary) -> str:
     ).strip()
 
 
-def _notes(every: Mapping[str, Curves], *, paired: bool) -> Iterator[str]:
-    kinds = [kind for kind in CurveKind if any(kind in model for model in every.values())]
-    for kind in kinds:
+def _remarks_after(curves: Curves, several: bool) -> list[str]:
+    """The remarks, as sentences of their own, or to follow the name of the run."""
+    return list(remarks(curves)) if several else [_sentence(text) for text in remarks(curves)]
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _notes(curves: Curves) -> Iterator[str]:
+    """How to read the summaries."""
+    for kind in [kind for kind in CurveKind if kind in curves]:
         better = "higher" if kind in HIGHER_IS_BETTER else "lower"
         yield f"{NAMES[kind]}: {MEANINGS[kind]}; {better} is better."
-    several = len(every) > 1
-    yield (
-        "[ ] 95 % "
-        f"{BOOTSTRAP}{'; of a difference: the same images drawn for both' if paired else ''}. "
-        "Errors are relative to the label."
-    )
-    if paired:
-        yield BOOTSTRAP_P
-    for name, model in every.items():
-        for remark in remarks(model):
-            yield f"{name}: {remark}" if several else remark[0].upper() + remark[1:]
+    yield f"[ ] 95 % {BOOTSTRAP}. Errors are relative to the label."
 
 
 def remarks(model: Curves) -> Iterator[str]:
@@ -322,7 +309,7 @@ def _caption(
         yield f"Under noise the curves go on to a standard deviation of {end:g}."
     for name, model in shown:
         for remark in remarks(model):
-            yield f"{name}: {remark}" if len(shown) > 1 else remark[0].upper() + remark[1:]
+            yield f"{name}: {remark}" if len(shown) > 1 else _sentence(remark)
     if left:
         yield f"Not shown: {', '.join(entry.name for entry in left)}."
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,6 @@ from robaudit.names import ResultName
 from robaudit.numerics.image_intervals import LIKE_THESE
 from robaudit.quantities import DIFFICULTY
 from robaudit.report import numbers
-from robaudit.report.layout import laid_out
 from robaudit.report.pictures.page import (
     Drawing,
     PictureSize,
@@ -30,7 +28,6 @@ from robaudit.report.pictures.page import (
 )
 from robaudit.report.pictures.style import FAINT, heat_colours, line_style
 from robaudit.report.sections import Entry, Section, SectionRequest
-from robaudit.report.tables import Table
 from robaudit.report.typed import NUMBER, SHARE, Kind, TypedColumn, TypedTable
 from robaudit.runs.run import Run
 from robaudit.stats.bootstrap import BOOTSTRAP
@@ -94,30 +91,14 @@ class EasiestSection(Section[Easiest]):
             rows,
             about={"estimator": errors.estimator},
             lines=(count(errors.images, "image"),),
+            notes=_unsorted(errors),
         )
 
-    def tables(self, entries: Sequence[Entry[Easiest]], request: SectionRequest) -> Iterator[Table]:
-        """The table of errors by noise level, and of their mean over corruptions and severities."""
-        several = len(entries) > 1
-        unsorted = [entry.record.errors.last for entry in entries if entry.record.errors.last]
-        notes = tuple(
-            f"{last} misclassified images of unknown loss come last." for last in unsorted
-        )
-        yield replace(
-            laid_out(
-                [(entry.name, self.table(entry, request)) for entry in entries], several=several
-            ),
-            notes=notes,
-        )
-        curves = [
-            (entry.name, entry.record.curve) for entry in entries if entry.record.curve is not None
-        ]
-        if curves:
-            heading = f"Mean over corruptions and severities: {', '.join(curves[0][1].labels)}"
-            yield laid_out(
-                [(name, _mean_over_noises(heading, curve)) for name, curve in curves],
-                several=several,
-            )
+    def typed_tables(self, entry: Entry[Easiest], request: SectionRequest) -> Sequence[TypedTable]:
+        """The errors by noise level, and their mean over corruptions and severities."""
+        curve = entry.record.curve
+        means = [] if curve is None else [_mean_over_noises(curve)]
+        return [self.table(entry, request), *means]
 
     def figure(self, entries: Sequence[Entry[Easiest]], request: SectionRequest) -> Drawing:
         """A heat map by noise level for each run, and the error by the share of images kept."""
@@ -156,6 +137,13 @@ class EasiestSection(Section[Easiest]):
         }
 
 
+def _unsorted(errors: EasiestErrors) -> tuple[str, ...]:
+    """A note on the images without a difficulty, if there are some."""
+    if not errors.last:
+        return ()
+    return (f"{errors.last} misclassified images of unknown loss come last.",)
+
+
 def _means(errors: EasiestErrors, level: int) -> list[float]:
     means = errors.kept()[:, level]
     return [float(means[max(1, round(share * errors.images)) - 1]) for share in _SHARES]
@@ -172,9 +160,9 @@ _COLUMNS = (
 )
 
 
-def _mean_over_noises(heading: str, curve: KeptCurve) -> TypedTable:
-    """The mean error over corruptions and severities by the share of images kept; only people see
-    it, JSON has its band."""
+def _mean_over_noises(curve: KeptCurve) -> TypedTable:
+    """The mean error over corruptions and severities by the share of images kept. Only people see
+    it; JSON has its band."""
     band = dict(curve.band)
     rows = []
     for share in _SHARES:
@@ -185,10 +173,11 @@ def _mean_over_noises(heading: str, curve: KeptCurve) -> TypedTable:
         )
     columns = (TypedColumn("kept", _KEPT), TypedColumn("error", SHARE, across="kept"))
     return TypedTable(
-        heading,
+        f"Mean over corruptions and severities: {', '.join(curve.labels)}",
         columns,
         rows,
         notes=(f"[ ] 95 % bootstrap interval, {LIKE_THESE}, each share alone.",),
+        in_csv=False,
     )
 
 

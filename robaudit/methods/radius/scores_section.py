@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,16 +26,13 @@ from robaudit.report import numbers
 from robaudit.report.differences import (
     BOOTSTRAP_P,
     Paired,
-    difference_lines,
-    paired_cells,
     paired_changes,
-    run_columns,
 )
 from robaudit.report.pictures.page import Drawing, PictureSize, cut, few_ticks, paneled
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED
 from robaudit.report.sections import Entry, Section, SectionRequest, by_name
 from robaudit.report.summary_section import about
-from robaudit.report.tables import Column, Table, cells
+from robaudit.report.typed import PROSE, Beside, Changes, Kind, TypedColumn, TypedTable
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run
 from robaudit.text import count
@@ -73,20 +70,47 @@ class ScoresSection(Section[Scores]):
         """The scores of each result."""
         return [scores_of(radii) for radii in _radii(run, request)]
 
-    def tables(self, entries: Sequence[Entry[Scores]], request: SectionRequest) -> Iterator[Table]:
-        """A table of each result, with a line for each score; of several runs side by side, with
-        the differences from the first."""
-        changes = _changes(entries, request)
-        names = list(by_name(entries))
-        for key in dict.fromkeys(entry.record.radii.key for entry in entries):
-            of_run = {
-                entry.name: entry.record for entry in entries if entry.record.radii.key == key
-            }
-            of_key = {
-                name: {score: one for (of, score), one in of_all.items() if of == key}
-                for name, of_all in changes.items()
-            }
-            yield _table(names, of_run, of_key)
+    def table(self, entry: Entry[Scores], request: SectionRequest) -> TypedTable:
+        """A row for each score."""
+        radii = entry.record.radii
+        scores = entry.record.values
+        columns = _COLUMNS if entry.several else (*_COLUMNS, _MEANING)
+        rows = []
+        for score in Score:
+            meaning = () if entry.several else (MEANINGS[score],)
+            rows.append((score.value, scores[score], *meaning))
+        return TypedTable(
+            str(radii.key),
+            columns,
+            rows,
+            keys=[(radii.key, score) for score in Score],
+            about=radii.key.document(),
+            lines=(about(_QUANTITIES[radii.key.quantity]),),
+            facts=(_counts(radii),),
+            notes=(f"[ ] {_INTERVALS}.",),
+            remarks=tuple(notes(entry.record)),
+            shows=lambda row: row[1].value is not None,
+            beside=Beside.COLUMNS,
+        )
+
+    def changes(self, entries: Sequence[Entry[Scores]], request: SectionRequest) -> Changes:
+        """The differences of the scores from the first run's."""
+
+        def differences(base: Run, new: Run) -> Paired[tuple[GroupKey, Score]]:
+            of_base = {radii.key: radii for radii in _radii(base, request)}
+            of_new = {radii.key: radii for radii in _radii(new, request)}
+            paired = {}
+            for key in [key for key in of_base if key in of_new]:
+                for score, change in score_changes(of_base[key], of_new[key]).items():
+                    paired[key, score] = change
+            return paired
+
+        return Changes(
+            paired_changes(entries, differences),
+            tested=True,
+            about=lambda key: {**key[0].document(), "score": key[1].value},
+            notes=("[ ] of a difference: bootstrap, the same images drawn for both.", BOOTSTRAP_P),
+        )
 
     def figure(self, entries: Sequence[Entry[Scores]], request: SectionRequest) -> Drawing:
         """Radii against the difficulty of the images, with the line of the slope: a panel for each
@@ -117,21 +141,6 @@ class ScoresSection(Section[Scores]):
             styles={name: style for name, style in _MARKS.items() if name in present},
         )
 
-    def differences(
-        self, entries: Sequence[Entry[Scores]], request: SectionRequest
-    ) -> Iterator[Mapping[str, Any]]:
-        """The differences of the scores from the first run's."""
-        return difference_lines(
-            entries,
-            _changes(entries, request),
-            lambda of: {**of[0].document(), "score": of[1].value},
-        )
-
-    def lines(self, entry: Entry[Scores], request: SectionRequest) -> Iterator[Mapping[str, Any]]:
-        """A line for each score."""
-        for score, value in entry.record.values.items():
-            yield {**entry.record.radii.key.document(), "score": score.value, **value.document()}
-
 
 def _radii(run: Run, request: SectionRequest) -> list[Radii]:
     """The radii of a run, or of its correct images.
@@ -159,68 +168,6 @@ def _radii(run: Run, request: SectionRequest) -> list[Radii]:
     return [radii.only_correct() for radii in results]
 
 
-def _changes(
-    entries: Sequence[Entry[Scores]], request: SectionRequest
-) -> dict[str, Paired[tuple[GroupKey, Score]]]:
-    def differences(base: Run, new: Run) -> Paired[tuple[GroupKey, Score]]:
-        before, now = ({radii.key: radii for radii in _radii(run, request)} for run in (base, new))
-        shared = [(radii, now[key]) for key, radii in before.items() if key in now]
-        return {
-            (old.key, score): change
-            for old, new in shared
-            for score, change in score_changes(old, new).items()
-        }
-
-    return paired_changes(entries, differences)
-
-
-def _table(
-    names: Sequence[str], of_run: Mapping[str, Scores], changes: Mapping[str, Paired[Score]]
-) -> Table:
-    """A line for each score of one result: of one run with its meaning, of several with the
-    differences from the first."""
-    several = len(names) > 1
-    paired = any(changes.values())
-    first = next(iter(of_run.values()))
-    rows = []
-    for score in Score:
-        values = [of_run[name].values[score] if name in of_run else ScoreValue() for name in names]
-        if any(value.value is not None for value in values):
-            rows.append(
-                cells(
-                    (
-                        score,
-                        *map(text, values),
-                        *(paired_cells(changes, score) if several else [MEANINGS[score]]),
-                    )
-                )
-            )
-    meaning = Column("value [95% interval]", number=True), Column("meaning", wrap=True)
-    counts = (
-        f"{_counts(scores.radii)} in {name}" if several else _counts(scores.radii)
-        for name, scores in of_run.items()
-    )
-    intervals = (
-        "[ ] "
-        f"{_INTERVALS}{'; of a difference: bootstrap, the same images drawn for both' if paired else ''}."
-    )
-    remarks = (
-        f"{name}: {remark}" if several else remark
-        for name, scores in of_run.items()
-        for remark in notes(scores)
-    )
-    return Table(
-        str(first.radii.key),
-        (
-            Column("score"),
-            *(run_columns(names, compared=paired, tested=True) if several else meaning),
-        ),
-        tuple(rows),
-        (about(_QUANTITIES[first.radii.key.quantity]), "; ".join(counts)),
-        notes=(intervals, *([BOOTSTRAP_P] if paired else []), *remarks),
-    )
-
-
 def text(score: ScoreValue) -> str:
     """The value with its interval for the population: a lower end where censored images leave it
     open above, "~" where they leave it open on both sides.
@@ -231,6 +178,13 @@ def text(score: ScoreValue) -> str:
     unknown = score.measured.bounds == (0.0, 1.0) and 0.0 < value < 1.0
     mark = ">= " if score.at_least else "~" * unknown
     return f"{mark}{value:.4g} {numbers.rough_interval(*score.population.ends, 4)}".rstrip()
+
+
+_COLUMNS = (
+    TypedColumn("score"),
+    TypedColumn("value", Kind(text), head="value [95% interval]"),
+)
+_MEANING = TypedColumn("", PROSE, head="meaning")
 
 
 def notes(scores: Scores) -> Iterator[str]:
