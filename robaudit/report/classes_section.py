@@ -143,8 +143,8 @@ class ClassesSection(Section[ClassBias]):
             caption=" ".join(
                 _caption(entries, len(order) - len(shown) + 1 if None in shown else 0)
             ),
-            height=lambda look: len(shown) * look.line * (1.25 + 0.35 * (len(runs) - 1)) + 0.45,
-            draw=lambda body, look: _draw(body, look, entries, shown),
+            height=lambda size: len(shown) * size.line * (1.25 + 0.35 * (len(runs) - 1)) + 0.45,
+            draw=lambda body, size: _draw(body, size, entries, shown),
         )
 
     def lines(
@@ -372,7 +372,7 @@ def _caption(entries: Sequence[Entry[ClassBias]], between: int) -> Iterator[str]
 
 def _draw(
     body: SubFigure,
-    look: PictureSize,
+    size: PictureSize,
     entries: Sequence[Entry[ClassBias]],
     shown: Sequence[int | None],
 ) -> None:
@@ -401,10 +401,10 @@ def _draw(
     ax.set_xlabel(
         cut(
             f"{bias.key.quantity}: difference from all other images{way}",
-            look.letters(0.75 * look.body),
+            size.letters(0.75 * size.body),
         )
     )
-    _names(ax, look, classes[0], shown, marked=not several)
+    _names(ax, size, classes[0], shown, marked=not several)
     if several:
         legend(
             body,
@@ -412,7 +412,7 @@ def _draw(
                 entry.name: {"color": COLOURS[i % len(COLOURS)], "marker": "o"}
                 for i, entry in enumerate(entries)
             },
-            look,
+            size,
         )
     else:
         _means(ax, bias.quantity, classes[0], shown)
@@ -420,7 +420,7 @@ def _draw(
 
 def _names(
     ax: Axes,
-    look: PictureSize,
+    size: PictureSize,
     classes: Mapping[int, ClassStats],
     shown: Sequence[int | None],
     *,
@@ -430,7 +430,7 @@ def _names(
         f"{len(classes) - len(shown) + 1:,} classes" if index is None else label_of(classes[index])
         for index in shown
     ]
-    ax.set_yticks(range(len(shown)), [cut(text, look.letters(0.32 * look.body)) for text in texts])
+    ax.set_yticks(range(len(shown)), [cut(text, size.letters(0.32 * size.body)) for text in texts])
     for label, index in zip(ax.get_yticklabels(), shown, strict=True):
         differs = classes[index].differs if index is not None and marked else None
         label.set_color({"lower": LOWER, "higher": HIGHER}.get(differs or "", INK))

@@ -115,12 +115,12 @@ class ConfusionSection(Section[Confusion]):
         ]
         top = max([0.05, *(turn.share for entry in shown for turn in entry.record.turns[:1])])
 
-        def draw(ax: Axes, entry: Entry[Confusion], look: PictureSize) -> None:
-            width = look.body / look.across(len(shown), _WIDE)
+        def draw(ax: Axes, entry: Entry[Confusion], size: PictureSize) -> None:
+            width = size.body / size.across(len(shown), _WIDE)
             if as_list:
-                _turns(ax, entry, look, width)
+                _turns(ax, entry, size, width)
             else:
-                _matrix(ax, entry, look, width, top)
+                _matrix(ax, entry, size, width, top)
 
         return paneled(
             "Which class turns into which under noise",
@@ -128,7 +128,7 @@ class ConfusionSection(Section[Confusion]):
             shown,
             draw,
             wide=_WIDE,
-            high=lambda look: _height(shown, look, as_list=as_list),
+            high=lambda size: _height(shown, size, as_list=as_list),
             titles=told_apart(parts) if len(shown) > 1 else [],
             beside=_WIDE / 2 + 0.4 if as_list else _AXIS + 0.5,
             about=str(shown[0].record.key) if len({part[1:] for part in parts}) == 1 else "",
@@ -167,11 +167,11 @@ _WIDE = 3.0
 _AXIS = 0.75
 
 
-def _height(shown: Sequence[Entry[Confusion]], look: PictureSize, *, as_list: bool) -> float:
+def _height(shown: Sequence[Entry[Confusion]], size: PictureSize, *, as_list: bool) -> float:
     """The height of a panel: square, or a line for each turn."""
     if as_list:
-        return max(min(_MOST_TURNS, len(entry.record.turns)) for entry in shown) * look.line + 0.6
-    return min(look.body / look.across(len(shown), _WIDE), 4.6) + 0.3 * (len(shown) > 1)
+        return max(min(_MOST_TURNS, len(entry.record.turns)) for entry in shown) * size.line + 0.6
+    return min(size.body / size.across(len(shown), _WIDE), 4.6) + 0.3 * (len(shown) > 1)
 
 
 def _caption(shown: Sequence[Entry[Confusion]], left: int, *, as_list: bool) -> Iterator[str]:
@@ -189,11 +189,11 @@ def _caption(shown: Sequence[Entry[Confusion]], left: int, *, as_list: bool) -> 
         yield f"{left} further results not shown (choose with --estimator and --level)."
 
 
-def _matrix(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float, top: float) -> None:
+def _matrix(ax: Axes, entry: Entry[Confusion], size: PictureSize, width: float, top: float) -> None:
     record = entry.record
     shares = np.array(record.shares)
     names = [
-        cut(class_name(index, entry.run.class_names), look.letters(_AXIS))
+        cut(class_name(index, entry.run.class_names), size.letters(_AXIS))
         for index in record.classes
     ]
     others = np.where(np.eye(len(shares), dtype=bool), np.nan, shares)
@@ -217,11 +217,11 @@ def _matrix(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float, 
                 ha="center",
                 va="center",
                 color=ink,
-                size=min(look.size, 30 * cell),
+                size=min(size.points, 30 * cell),
             )
 
 
-def _turns(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float) -> None:
+def _turns(ax: Axes, entry: Entry[Confusion], size: PictureSize, width: float) -> None:
     names = entry.run.class_names
     turns = entry.record.turns[:_MOST_TURNS]
     for place, turn in enumerate(turns):
@@ -240,7 +240,7 @@ def _turns(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float) -
         for turn in turns
     ]
     ax.set_yticks(
-        range(len(turns)), [cut(numbers.signs(text), look.letters(0.5 * width)) for text in texts]
+        range(len(turns)), [cut(numbers.signs(text), size.letters(0.5 * width)) for text in texts]
     )
     ax.set(xlim=(0.0, None), ylim=(max(len(turns), 1) - 0.4, -0.6))
     ax.axvline(0.0, color=GRID, linewidth=1.0)

@@ -143,10 +143,10 @@ class FlaggedSection(Section[Flagged]):
             title="Least robust images",
             about=str(entries[0].record.key),
             caption=" ".join(_caption(entries)),
-            height=lambda look: sum(
-                _height(entry, look, several=len(entries) > 1) for entry in entries
+            height=lambda size: sum(
+                _height(entry, size, several=len(entries) > 1) for entry in entries
             ),
-            draw=lambda body, look: _draw(body, look, entries, drawn),
+            draw=lambda body, size: _draw(body, size, entries, drawn),
         )
 
 
@@ -343,15 +343,15 @@ def sized(image: Tensor) -> Pixels:
     return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
-def _across(flagged: Flagged, look: PictureSize) -> int:
-    return look.across(max(4, len(flagged.samples)), _CELL) if look.body > 4.5 else 2
+def _across(flagged: Flagged, size: PictureSize) -> int:
+    return size.across(max(4, len(flagged.samples)), _CELL) if size.body > 4.5 else 2
 
 
-def _height(entry: Entry[Flagged], look: PictureSize, *, several: bool) -> float:
-    across = _across(entry.record, look)
+def _height(entry: Entry[Flagged], size: PictureSize, *, several: bool) -> float:
+    across = _across(entry.record, size)
     rows = -(-len(entry.record.samples) // across)
-    return rows * (look.body / across / 2 + 3.2 * look.line + 0.1) + (
-        look.line * 1.8 if several else 0.0
+    return rows * (size.body / across / 2 + 3.2 * size.line + 0.1) + (
+        size.line * 1.8 if several else 0.0
     )
 
 
@@ -384,17 +384,17 @@ def _caption(entries: Sequence[Entry[Flagged]]) -> Iterator[str]:
 
 def _draw(
     body: SubFigure,
-    look: PictureSize,
+    size: PictureSize,
     entries: Sequence[Entry[Flagged]],
     drawn: Sequence[Sequence[Pixels]],
 ) -> None:
     several = len(entries) > 1
-    heights = [_height(entry, look, several=several) for entry in entries]
+    heights = [_height(entry, size, several=several) for entry in entries]
     for part, entry, pixels in zip(stacked(body, heights), entries, drawn, strict=True):
-        across = _across(entry.record, look)
+        across = _across(entry.record, size)
         if several:
             part.suptitle(
-                cut(entry.name, look.letters(look.body, bold=True), "middle"),
+                cut(entry.name, size.letters(size.body, bold=True), "middle"),
                 x=0.012,
                 ha="left",
                 weight="bold",
@@ -403,24 +403,24 @@ def _draw(
         for ax in grid.flat[len(pixels) :]:
             ax.set_axis_off()
         for ax, sample, pair in zip(grid.flat, entry.record.samples, pixels, strict=False):
-            _cell(ax, entry, sample, pair, look, look.body / across - 0.12)
+            _cell(ax, entry, sample, pair, size, size.body / across - 0.12)
 
 
 def _cell(
-    ax: Axes, entry: Entry[Flagged], sample: Flag, pair: Pixels, look: PictureSize, width: float
+    ax: Axes, entry: Entry[Flagged], sample: Flag, pair: Pixels, size: PictureSize, width: float
 ) -> None:
     names = entry.run.class_names
     quantity = entry.record.quantity
     quiet(ax, pair)
-    letters = look.letters(width, bold=True)
+    letters = size.letters(width, bold=True)
     turn = [index for index in (sample.predicted, sample.flips_to) if index is not None]
     each = letters // len(turn) - 2  # an arrow stands between two names
     flips = " \u2192 ".join(cut(class_name(index, names), each) for index in turn)
     wrong = sample.label is not None and sample.label != sample.predicted
     about = f"is {class_name(sample.label, names, 12)}, " if wrong else "id "
-    about += cut(sample.id, max(4, look.letters(width) - len(about)), "beginning")
+    about += cut(sample.id, max(4, size.letters(width) - len(about)), "beginning")
     ax.set_title(flips, pad=3)
-    value = cut(numbers.sample_value(sample, quantity.low, quantity.high), look.letters(width))
+    value = cut(numbers.sample_value(sample, quantity.low, quantity.high), size.letters(width))
     ax.set_xlabel(
         f"{value}\n{about}",
         loc="left",

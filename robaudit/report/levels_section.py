@@ -120,14 +120,14 @@ class LevelsSection(Section[LevelCurve]):
         several = {noise for noise, _ in keys} != {GAUSSIAN}
         single = {estimator for _, estimator in names}
 
-        def draw(ax: Axes, key: Key, look: PictureSize) -> None:
+        def draw(ax: Axes, key: Key, size: PictureSize) -> None:
             noise, what = key
             of_panel = [
                 (curve, styles[name])
                 for name, curve in lines
                 if noise == _key(curve)[1] and what in (_key(curve)[2], _ACCURACY)
             ]
-            _panel(ax, of_panel, None if what == _ACCURACY else quantities[what], look)
+            _panel(ax, of_panel, None if what == _ACCURACY else quantities[what], size)
 
         return paneled(
             "Robustness and accuracy by noise level",
@@ -227,7 +227,7 @@ def _panel(
     ax: Axes,
     lines: Sequence[tuple[LevelCurve, dict[str, Any]]],
     quantity: Quantity | None,
-    look: PictureSize,
+    size: PictureSize,
 ) -> None:
     """Draw the means of a quantity; None: accuracy."""
     at = [point.key.at for curve, _ in lines for point in curve]
@@ -275,7 +275,7 @@ def _panel(
         percent_scale(ax.yaxis)
     else:
         few_ticks(ax.yaxis)
-        ax.set_ylabel(cut(quantity.unit, look.letters(_HIGH - 0.6)))
+        ax.set_ylabel(cut(quantity.unit, size.letters(_HIGH - 0.6)))
         if not quantity.higher_is_better:
             ax.invert_yaxis()
 

@@ -109,8 +109,8 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
         quantities = {panel.quantity.name for panel in shown}
         what = "Robustness" if quantities == {P_ROBUST.name} else "Values"
 
-        def draw(ax: Axes, panel: _Panel, look: PictureSize) -> None:
-            _draw_panel(ax, panel, look, look.body / look.across(len(shown), _WIDE))
+        def draw(ax: Axes, panel: _Panel, size: PictureSize) -> None:
+            _draw_panel(ax, panel, size, size.body / size.across(len(shown), _WIDE))
 
         return paneled(
             f"{what} of the images, sorted",
@@ -614,11 +614,11 @@ def _by_level(panel: _Panel) -> bool:
     return len({line.group.key.at for line in panel.lines}) > 1
 
 
-def _draw_panel(ax: Axes, panel: _Panel, look: PictureSize, width: float) -> None:
+def _draw_panel(ax: Axes, panel: _Panel, size: PictureSize, width: float) -> None:
     quantity = panel.quantity
     texts = numbers.level_numbers(line.group.key.at for line in panel.lines)
     by_level = _by_level(panel)
-    letters = look.letters(width - 1.1)
+    letters = size.letters(width - 1.1)
     named = _named(len(panel.lines)) if by_level else range(len(panel.lines))
     ends = []
     for i, (line, style) in enumerate(
@@ -653,7 +653,7 @@ def _draw_panel(ax: Axes, panel: _Panel, look: PictureSize, width: float) -> Non
     percent_scale(ax.xaxis)
     few_ticks(ax.yaxis)
     ax.set_xlabel("images, least robust first")
-    ax.set_ylabel(cut(quantity.name, look.letters(_HIGH - 0.5)))
+    ax.set_ylabel(cut(quantity.name, size.letters(_HIGH - 0.5)))
     ax.legend(
         loc="best",
         handlelength=1.2,

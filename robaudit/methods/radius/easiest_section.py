@@ -108,10 +108,10 @@ class EasiestSection(Section[Easiest]):
         return Drawing(
             title="Errors on the easiest images",
             caption=" ".join(_caption(entries, [curve for _, curve in curves])),
-            height=lambda look: (
-                (rows_of(len(entries), look, _WIDE) + bool(curves)) * _HIGH + look.line
+            height=lambda size: (
+                (rows_of(len(entries), size, _WIDE) + bool(curves)) * _HIGH + size.line
             ),
-            draw=lambda body, look: _draw(body, look, entries, curves),
+            draw=lambda body, size: _draw(body, size, entries, curves),
         )
 
     def document(self, entry: Entry[Easiest], request: SectionRequest) -> dict[str, Any]:
@@ -223,31 +223,31 @@ def _caption(entries: Sequence[Entry[Easiest]], curves: Sequence[KeptCurve]) -> 
 
 def _draw(
     body: SubFigure,
-    look: PictureSize,
+    size: PictureSize,
     entries: Sequence[Entry[Easiest]],
     curves: Sequence[tuple[str, KeptCurve]],
 ) -> None:
-    rows = rows_of(len(entries), look, _WIDE)
+    rows = rows_of(len(entries), size, _WIDE)
     parts = stacked(body, [rows, 1] if curves else [1])
-    across = look.across(len(entries), _WIDE)
+    across = size.across(len(entries), _WIDE)
     grid = parts[0].subplots(rows, across, squeeze=False)
     for ax in grid.flat[len(entries) :]:
         ax.set_axis_off()
     for ax, entry in zip(grid.flat, entries, strict=False):
-        drawn = _map(ax, entry.record.errors, look)
+        drawn = _map(ax, entry.record.errors, size)
         if len(entries) > 1:
             ax.set_title(
-                cut(entry.name, look.letters(look.body / across - 0.2, bold=True), "middle")
+                cut(entry.name, size.letters(size.body / across - 0.2, bold=True), "middle")
             )
     bar = parts[0].colorbar(drawn, ax=grid, aspect=24, pad=0.015)
     bar.outline.set_visible(False)
     percent_scale(bar.ax.yaxis)
     bar.ax.grid(visible=False)
     if curves:
-        _draw_kept(parts[1], look, curves)
+        _draw_kept(parts[1], size, curves)
 
 
-def _map(ax: Axes, errors: EasiestErrors, look: PictureSize) -> QuadMesh:
+def _map(ax: Axes, errors: EasiestErrors, size: PictureSize) -> QuadMesh:
     means = errors.kept()
     images = errors.images
     columns = len(errors.levels)
@@ -278,13 +278,13 @@ def _map(ax: Axes, errors: EasiestErrors, look: PictureSize) -> QuadMesh:
     ax.set_xlabel(
         cut(
             f"{errors.levels[0].noise} noise, {level_name(str(errors.levels[0].name))}",
-            look.letters(_WIDE - 0.6),
+            size.letters(_WIDE - 0.6),
         )
     )
     return drawn
 
 
-def _draw_kept(body: SubFigure, look: PictureSize, curves: Sequence[tuple[str, KeptCurve]]) -> None:
+def _draw_kept(body: SubFigure, size: PictureSize, curves: Sequence[tuple[str, KeptCurve]]) -> None:
     ax = body.subplots()
     styles = {name: line_style(i) for i, (name, _) in enumerate(curves)}
     for name, curve in curves:
@@ -305,4 +305,4 @@ def _draw_kept(body: SubFigure, look: PictureSize, curves: Sequence[tuple[str, K
     )
     percent_scale(ax.xaxis)
     percent_scale(ax.yaxis)
-    legend(body, styles, look)
+    legend(body, styles, size)

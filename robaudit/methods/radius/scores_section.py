@@ -292,7 +292,7 @@ def _marked(radii: Radii) -> Iterator[tuple[str, NDArray[np.bool_]]]:
             yield name, marked & known
 
 
-def _panel(ax: Axes, scores: Scores, look: PictureSize) -> None:
+def _panel(ax: Axes, scores: Scores, size: PictureSize) -> None:
     radii = scores.radii
     slope = scores.values[Score.SLOPE].value
     for name, at in _marked(radii):
@@ -311,6 +311,6 @@ def _panel(ax: Axes, scores: Scores, look: PictureSize) -> None:
     ax.set_ylabel(
         cut(
             f"{radii.key.norm} radius" if radii.key.norm else radii.key.quantity,
-            look.letters(_HIGH - 0.5),
+            size.letters(_HIGH - 0.5),
         )
     )

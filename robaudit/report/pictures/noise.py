@@ -55,8 +55,8 @@ def drawing(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed:
         caption=f"The first images of {dataset.where}, clean and with the first draw of the "
         "run's noise; pixels beyond [0, 1] are cut "
         "off here.",
-        height=lambda look: sum(_height(preview, look, columns) for preview in shown),
-        draw=lambda body, look: _draw(body, look, shown, columns),
+        height=lambda size: sum(_height(preview, size, columns) for preview in shown),
+        draw=lambda body, size: _draw(body, size, shown, columns),
     )
 
 
@@ -78,16 +78,16 @@ def _preview(noise: NoiseProcess, samples: Sequence[Sample], seed: int) -> Previ
     )
 
 
-def _height(preview: Preview, look: PictureSize, columns: int) -> float:
-    side = min(_LARGEST_SIDE, look.body / columns - _GAP)
-    return 2.9 * look.line + len(preview.images) * (side + _GAP)
+def _height(preview: Preview, size: PictureSize, columns: int) -> float:
+    side = min(_LARGEST_SIDE, size.body / columns - _GAP)
+    return 2.9 * size.line + len(preview.images) * (side + _GAP)
 
 
-def _draw(body: SubFigure, look: PictureSize, shown: Sequence[Preview], columns: int) -> None:
-    heights = [_height(preview, look, columns) for preview in shown]
+def _draw(body: SubFigure, size: PictureSize, shown: Sequence[Preview], columns: int) -> None:
+    heights = [_height(preview, size, columns) for preview in shown]
     for part, preview in zip(stacked(body, heights), shown, strict=True):
         part.suptitle(
-            cut(preview.title, look.letters(look.body, bold=True), "middle"),
+            cut(preview.title, size.letters(size.body, bold=True), "middle"),
             x=0.012,
             ha="left",
             weight="bold",
@@ -95,7 +95,7 @@ def _draw(body: SubFigure, look: PictureSize, shown: Sequence[Preview], columns:
         grid = part.subplots(len(preview.images), columns, squeeze=False)
         for ax, head in zip(grid[0], ("clean", *preview.levels), strict=False):
             ax.set_title(
-                cut(head, look.letters(look.body / columns)), color=FAINT, weight="normal", pad=2
+                cut(head, size.letters(size.body / columns)), color=FAINT, weight="normal", pad=2
             )
         for line, images in zip(grid, preview.images, strict=True):
             for ax, image in zip_longest(line, images):

@@ -32,19 +32,19 @@ class PictureSize:
 
     Attributes:
         width: in inches.
-        size: of the letters, in points.
+        points: the size of its letters.
         title, caption: whether it has them.
     """
 
     width: float = 7.0
-    size: float = 9.0
+    points: float = 9.0
     title: bool = True
     caption: bool = True
 
     @property
     def line(self) -> float:
         """Inches from line to line."""
-        return self.size * 1.36 / 72
+        return self.points * 1.36 / 72
 
     @property
     def body(self) -> float:
@@ -53,7 +53,7 @@ class PictureSize:
 
     def letters(self, inches: float, *, bold: bool = False) -> int:
         """How many letters fit into a width."""
-        return max(1, int(72 * inches / (self.size * (_BOLD_LETTER if bold else _LETTER))))
+        return max(1, int(72 * inches / (self.points * (_BOLD_LETTER if bold else _LETTER))))
 
     def across(self, count: int, least: float) -> int:
         """How many of ``count`` panels stand side by side, each at least ``least`` inches wide: no
@@ -69,7 +69,7 @@ class Drawing:
     Attributes:
         title: what it is about.
         caption: how many images, what the intervals cover, what was left out.
-        height: inches of its body without legends, for a look.
+        height: inches of its body without legends, for a size.
         draw: draws the body.
         about: the estimator and noise level shown: after the title, or before the caption if there
             is no title.
@@ -153,19 +153,19 @@ def styles_of(keys: Sequence[tuple[str, ...]], *, marks: bool = False) -> list[d
 # --- panels, legends, scales
 
 
-def rows_of(count: int, look: PictureSize, least: float) -> int:
+def rows_of(count: int, size: PictureSize, least: float) -> int:
     """Rows of ``count`` panels, each at least ``least`` inches wide."""
-    return -(-count // look.across(count, least))
+    return -(-count // size.across(count, least))
 
 
-def legend(body: SubFigure, styles: Mapping[str, Mapping[str, Any]], look: PictureSize) -> None:
+def legend(body: SubFigure, styles: Mapping[str, Mapping[str, Any]], size: PictureSize) -> None:
     """A legend above all panels, of lines by name, in as few rows as fit; none for a single
     line."""
     from matplotlib.lines import Line2D
 
     if len(styles) < 2:
         return
-    texts = shorter(list(styles), look.letters(look.body - _LEGEND_HANDLE))
+    texts = shorter(list(styles), size.letters(size.body - _LEGEND_HANDLE))
     handles = [Line2D([], [], **style) for style in styles.values()]
     for rows in range(1, len(texts) + 1):
         columns = -(-len(texts) // rows)
@@ -214,26 +214,26 @@ def paneled(
         shared: for ``subplots``: sharex, sharey.
     """
 
-    def height(look: PictureSize) -> float:
-        each = high if isinstance(high, float) else high(look)
-        return rows_of(len(shown), look, wide) * each
+    def height(size: PictureSize) -> float:
+        each = high if isinstance(high, float) else high(size)
+        return rows_of(len(shown), size, wide) * each
 
-    def draw_all(body: SubFigure, look: PictureSize) -> None:
-        across = look.across(len(shown), wide)
-        grid = body.subplots(rows_of(len(shown), look, wide), across, squeeze=False, **shared)
+    def draw_all(body: SubFigure, size: PictureSize) -> None:
+        across = size.across(len(shown), wide)
+        grid = body.subplots(rows_of(len(shown), size, wide), across, squeeze=False, **shared)
         for ax in grid.flat[len(shown) :]:
             ax.remove()
         for ax in grid.flat[max(0, len(shown) - across) : len(shown)]:
             ax.tick_params(labelbottom=True)  # also of panels above an empty place
         for ax, text in zip(grid.flat, titles, strict=False):
-            ax.set_title(cut(text, look.letters(look.body / across - beside, bold=True), "middle"))
+            ax.set_title(cut(text, size.letters(size.body / across - beside, bold=True), "middle"))
         for i, item in enumerate(shown):
-            draw(grid.flat[i], item, look)
+            draw(grid.flat[i], item, size)
             if ylabel and i % across == 0:
-                grid.flat[i].set_ylabel(cut(ylabel, look.letters(_LONGEST_LABEL)))
+                grid.flat[i].set_ylabel(cut(ylabel, size.letters(_LONGEST_LABEL)))
         if xlabel:
-            body.supxlabel(xlabel, size=look.size, color=FAINT)
-        legend(body, styles or {}, look)
+            body.supxlabel(xlabel, size=size.points, color=FAINT)
+        legend(body, styles or {}, size)
 
     return Drawing(title, " ".join(caption), height, draw_all, about)
 
