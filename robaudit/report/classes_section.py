@@ -166,27 +166,32 @@ def bias_table(bias: ClassBias) -> Table:
 
 
 def _bias_table(bias: ClassBias) -> TypedTable:
+    """The classes of one run, with the test of each."""
     quantity = bias.quantity
-    share = _share_head(bias)
     classes = weakest_first(bias)
+    has_share = bool(_share_head(bias))
+    columns = [
+        _class_column(bias),
+        TypedColumn("", COUNT, head="n"),
+        TypedColumn("", WRITTEN, head="mean [95% interval]"),
+        TypedColumn("", WRITTEN, head=f"[{THESE_IMAGES}]", detail=True),
+        TypedColumn("", WRITTEN, head=f"median [{THESE_IMAGES}]", detail=True),
+        TypedColumn("", WRITTEN, head=OTHERS),
+    ]
+    if has_share:
+        columns.append(TypedColumn("", WRITTEN, head=_share_head(bias)))
+    columns += [
+        TypedColumn("", WRITTEN, head="p"),
+        TypedColumn("", _DIFFERS),
+        *data_columns(list(columns_of(classes[0]))),
+    ]
+    rows = []
+    for stats in classes:
+        rows.append((*_texts(stats, quantity, share=has_share), *columns_of(stats).values()))
     return TypedTable(
         heading_of(bias),
-        (
-            TypedColumn("", TEXT, head="class" if bias.by in _CLASSES else bias.by),
-            TypedColumn("", COUNT, head="n"),
-            TypedColumn("", WRITTEN, head="mean [95% interval]"),
-            TypedColumn("", WRITTEN, head=f"[{THESE_IMAGES}]", detail=True),
-            TypedColumn("", WRITTEN, head=f"median [{THESE_IMAGES}]", detail=True),
-            TypedColumn("", WRITTEN, head=OTHERS),
-            *([TypedColumn("", WRITTEN, head=share)] if share else []),
-            TypedColumn("", WRITTEN, head="p"),
-            TypedColumn("", _DIFFERS),
-            *data_columns(list(columns_of(classes[0]))),
-        ),
-        [
-            (*_texts(stats, quantity, share=bool(share)), *columns_of(stats).values())
-            for stats in classes
-        ],
+        tuple(columns),
+        rows,
         about={
             "estimator": bias.key.estimator,
             **bias.key.at.document(),
@@ -195,8 +200,12 @@ def _bias_table(bias: ClassBias) -> TypedTable:
         },
         lines=(about(quantity),),
         conclusions=(_conclusion(bias),),
-        notes=tuple(_notes(bias, share=bool(share))),
+        notes=tuple(_notes(bias, share=has_share)),
     )
+
+
+def _class_column(bias: ClassBias) -> TypedColumn:
+    return TypedColumn("", TEXT, head="class" if bias.by in _CLASSES else bias.by)
 
 
 def _share_head(bias: ClassBias) -> str:
@@ -217,7 +226,7 @@ def _mean_table(bias: ClassBias) -> TypedTable:
     return TypedTable(
         heading_of(bias),
         (
-            TypedColumn("", TEXT, head="class" if bias.by in _CLASSES else bias.by),
+            _class_column(bias),
             TypedColumn("", WRITTEN, head="mean"),
         ),
         [(label_of(stats), class_mean(stats, bias.quantity)) for stats in classes],

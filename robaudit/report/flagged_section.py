@@ -222,13 +222,10 @@ def count_line(flagged: Flagged) -> str:
         )
     text = f"{flagged.beyond:,} of {flagged.total:,} {kind}samples are {side} {flagged.threshold:g}"
     certain = legends.certainties(flagged)
-    return (
-        f"{text}: {certain}."
-        if flagged.beyond and certain
-        else f"{text}; {certain}."
-        if certain
-        else f"{text}."
-    )
+    if not certain:
+        return f"{text}."
+    # without flagged samples the certainties are about the others only
+    return f"{text}: {certain}." if flagged.beyond else f"{text}; {certain}."
 
 
 _SAMPLE = (

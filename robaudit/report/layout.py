@@ -47,7 +47,8 @@ def laid_out(named: Named, *, several: bool, changes: Changes = NO_CHANGES) -> T
     notes += _of_runs(prefixes, [table.remarks for table in tables])
     return Table(
         f"{named[0][0]}: {first.heading}" if is_apart else first.heading,
-        columns if rows else (),
+        # "No noisy copy changes class." needs the columns: a page draws only tables that have some
+        columns if rows or first.empty else (),
         tuple(shown),
         lines=(
             *dict.fromkeys(line for table in tables for line in table.lines),

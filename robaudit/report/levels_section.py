@@ -73,14 +73,14 @@ class LevelsSection(Section[LevelCurve]):
         labelled = any(point.noisy_accuracy for point in curve)
         clean = curve[0].clean_accuracy
         texts = numbers.level_numbers(point.key.at for point in curve)
-        columns = [
+        mean = "robustness" if quantity == P_ROBUST.name else f"mean {quantity}"
+        accuracies = _ACCURACIES if labelled else ()
+        columns = (
             TypedColumn("", TEXT, head=str(curve[0].key.at.name)),
-            *([_ACCURACIES] if labelled else []),
-            TypedColumn(
-                "", WRITTEN, head="robustness" if quantity == P_ROBUST.name else f"mean {quantity}"
-            ),
+            *accuracies,
+            TypedColumn("", WRITTEN, head=mean),
             *data_columns(_POINT),
-        ]
+        )
         keys: list[NoiseLevel | None] = []
         rows: list[list[Any]] = []
         if labelled and clean is not None:
@@ -94,7 +94,7 @@ class LevelsSection(Section[LevelCurve]):
             )
         return TypedTable(
             f"{estimator}, {noise} noise",
-            tuple(columns),
+            columns,
             rows,
             keys=[(estimator, at) for at in keys],
             about={"estimator": estimator, "noise": noise, "quantity": quantity},
@@ -173,7 +173,7 @@ def _point(group: GroupSummary) -> dict[str, Any]:
     return point
 
 
-_ACCURACIES = TypedColumn("", WRITTEN, head="accuracy")
+_ACCURACIES = (TypedColumn("", WRITTEN, head="accuracy"),)
 
 
 def _accuracy(point: GroupSummary) -> str:

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-SUMMARY, LEVELS, CLASSES, CONFUSION, FLAGGED, SAMPLE = (
-    "summary",
-    "levels",
-    "classes",
-    "confusion",
-    "flagged",
-    "sample",
-)
-"""The sections that pages and commands name."""
+# the sections that pages and commands name
+SUMMARY = "summary"
+LEVELS = "levels"
+CLASSES = "classes"
+CONFUSION = "confusion"
+FLAGGED = "flagged"
+SAMPLE = "sample"
 ROWS = "rows"
 """What ``robaudit show`` takes in place of a section: samples.csv."""
+# The order of help and messages: the core's sections, those of families and plugins, then what has
+# a line for each image.
 _FIRST = (SUMMARY, LEVELS, CLASSES, CONFUSION, FLAGGED)
 _LAST = (SAMPLE, ROWS)
 
@@ -303,18 +303,16 @@ def run_names(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
             "give a label for each run, or fewer",
         )
     own = [run.info.name for run in runs[len(labels) :]]
-    names = [*labels[: len(runs)], *own]
+    names = [*labels, *own]
     if len(set(names)) == len(names):
         return names
-    named = [
-        *labels[: len(runs)],
-        *(f"{name} ({run.path.name})" for name, run in zip(own, runs[len(labels) :], strict=True)),
-    ]
-    return (
-        named
-        if len(set(named)) == len(named)
-        else [f"{i}: {name}" for i, name in enumerate(named, start=1)]
-    )
+    # runs of one spec have its name: their folders tell them apart, or else their order
+    with_folders = list(labels)
+    for name, run in zip(own, runs[len(labels) :], strict=True):
+        with_folders.append(f"{name} ({run.path.name})")
+    if len(set(with_folders)) == len(with_folders):
+        return with_folders
+    return [f"{place}: {name}" for place, name in enumerate(with_folders, start=1)]
 
 
 def by_name(entries: Iterable[Entry[T]]) -> dict[str, list[Entry[T]]]:
@@ -358,6 +356,7 @@ def working_sections() -> dict[str, Section[Any]]:
     these say what is wrong."""
     sections: dict[str, Section[Any]] = {}
     for name in section_names():
+        # a broken plugin must not take the page of a run with it
         with contextlib.suppress(RobauditError):
             if name != ROWS:
                 sections[name] = section_of(name)
@@ -390,24 +389,23 @@ def refuse_unused(name: str, request: SectionRequest) -> None:
     Raises:
         SpecError: an unused option is set.
     """
-    nothing = SectionRequest()
-    asked = [
-        part.name
-        for part in fields(SectionRequest)
-        if part.name != "options" and getattr(request, part.name) != getattr(nothing, part.name)
-    ]
-    own = _used(None if name == ROWS else section_of(name))
-    for part in [*asked, *request.options]:
-        if part not in own:
-            known = [
-                other
-                for other, section in {**working_sections(), ROWS: None}.items()
-                if part in _used(section)
-            ]
+    used = _used(None if name == ROWS else section_of(name))
+    for part in _set_parts(request):
+        if part not in used:
+            sections = {**working_sections(), ROWS: None}
+            known = [other for other, section in sections.items() if part in _used(section)]
             flag = _FLAGS.get(part, f"--{part.replace('_', '-')}")
             raise SpecError(
                 flag, f"does not apply to the section {name}", f"use it with {', '.join(known)}"
             )
+
+
+def _set_parts(request: SectionRequest) -> list[str]:
+    """The parts of a request that differ from their defaults, and its options."""
+    default = SectionRequest()
+    parts = [part.name for part in fields(SectionRequest) if part.name != "options"]
+    changed = [part for part in parts if getattr(request, part) != getattr(default, part)]
+    return [*changed, *request.options]
 
 
 def section_csv(name: str, entries: Sequence[Entry[Any]], request: SectionRequest) -> str:

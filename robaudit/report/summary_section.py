@@ -242,13 +242,9 @@ def _overall(
     same_images = len({group.images for group in groups}) == 1
     shares = ("< 0.5", "< 0.9") if quantity.is_share and quantity.higher_is_better else ()
     tail = _tail(quantity)
-    heads = [
-        *([] if same_images else ["images"]),
-        "median",
-        tail,
-        *shares,
-        "seconds",
-    ]
+    heads = ["median", tail, *shares, "seconds"]
+    if not same_images:
+        heads.insert(0, "images")
     rows = []
     for key_values, group in zip(_key_values(groups), groups, strict=True):
         values = {
@@ -318,13 +314,9 @@ def _share_text(share: Share | None) -> str:
 def covered(groups: Iterable[GroupSummary]) -> str:
     """The images that the intervals of :func:`group_mean` are about."""
     alone = {group.images == 1 for group in groups}
-    return (
-        LIKE_THESE
-        if True not in alone
-        else "this image"
-        if alone == {True}
-        else f"{LIKE_THESE}; of a single image, of this image"
-    )
+    if True not in alone:
+        return LIKE_THESE
+    return "this image" if alone == {True} else f"{LIKE_THESE}; of a single image, of this image"
 
 
 def _tail(quantity: Quantity) -> str:
@@ -679,7 +671,9 @@ def _styles(lines: Sequence[_Line], by_level: bool) -> list[dict[str, Any]]:
 
 
 def _name(line: _Line, texts: dict[NoiseLevel, str], by_level: bool, several: bool) -> str:
+    """The beginning of a label in a legend: what tells the lines of the panel apart."""
     at = line.group.key.at
-    if by_level and at.level is not None:
-        return f"{at.name} {texts[at]}: "
-    return f"{line.run}: " if several else "" if at.level is None else f"{at.name} {texts[at]}: "
+    level = "" if at.level is None else f"{at.name} {texts[at]}: "
+    if by_level and level:
+        return level
+    return f"{line.run}: " if several else level

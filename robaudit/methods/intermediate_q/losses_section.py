@@ -122,6 +122,9 @@ class LossesSection(Section[tuple[Losses, ...]]):
         texts = numbers.level_texts(level.at for level in entry.record)
         groups = [result.summary for level in entry.record for result in level.results]
         interval = f"[ ] 95 % interval of the mean, {covered(groups)}."
+        # beside other runs there is room for the means only
+        columns = _COLUMNS if entry.several else (*_COLUMNS, *_SPREAD)
+        columns = (*columns, *data_columns(_DATA))
         rows = []
         keys = []
         for level in entry.record:
@@ -134,7 +137,7 @@ class LossesSection(Section[tuple[Losses, ...]]):
         failed = _failed_attacks(entry.record)
         return TypedTable(
             f"Mean loss by q ({LOSS.unit}, lower is better)",
-            (*_COLUMNS, *(() if entry.several else _SPREAD), *data_columns(_DATA)),
+            columns,
             rows,
             keys=keys,
             facts=(f"{numbers.span([group.images for group in groups])} images",),
@@ -143,7 +146,7 @@ class LossesSection(Section[tuple[Losses, ...]]):
                 interval if entry.several else f"{interval} {QUANTILE_ENDS}",
                 *how_to_read(groups, "[ ]"),
             ),
-            remarks=(*left_open(groups), *([failed] if failed else [])),
+            remarks=tuple(filter(None, (*left_open(groups), failed))),
             beside=Beside.COLUMNS,
         )
 

@@ -19,7 +19,7 @@ from robaudit.spec.gate_grammar import WARNINGS
 
 @dataclass(frozen=True, slots=True)
 class Weights(Record):
-    """Name of a model, and sha256 of its weights."""
+    """The name of a model, and the sha256 of its weights."""
 
     name: str
     sha256: str
@@ -27,12 +27,12 @@ class Weights(Record):
 
 @dataclass(frozen=True, slots=True)
 class Subject(Record):
-    """What every format says about the run besides its gates.
+    """The run behind the gates, as every format names it.
 
     Attributes:
         command: the command that decided: gate, compare, estimate.
         name: of the run.
-        model: The audited model.
+        model: the audited model.
         identity: sha256 of what the run computes.
         robaudit: the version that made the run.
         against: of a comparison, the run that it was compared with.
@@ -74,11 +74,9 @@ class Subject(Record):
 
     def untold(self, decisions: Sequence[Decision]) -> Sequence[str]:
         """The warnings; none where a gate on warnings reports them."""
-        return (
-            ()
-            if any(decision.gate.quantity == WARNINGS for decision in decisions)
-            else self.warnings
-        )
+        if any(decision.gate.quantity == WARNINGS for decision in decisions):
+            return ()
+        return self.warnings
 
     @property
     def counts(self) -> dict[str, int]:
@@ -183,10 +181,9 @@ def json_text(document: Mapping[str, Any]) -> str:
 
 def published(name: str) -> str:
     """The text of the JSON schema of a document: gates or compare."""
+    documents = {"gates": GatesDocument, "compare": CompareDocument}
     about = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:robaudit:schema:{name}:1",
     }
-    return json_text(
-        {**about, **json_schema({"gates": GatesDocument, "compare": CompareDocument}[name])}
-    )
+    return json_text({**about, **json_schema(documents[name])})

@@ -269,13 +269,9 @@ def log_scale(ax: Axes, axis: str, most: int = 6) -> None:
 
 def _number(value: float, _: object) -> str:
     """A positive number as a label of a tick: 0.01, 20, 10k, 3M, 1e-07."""
-    return (
-        f"{value / 1e6:g}M"
-        if 1e6 <= value < 1e9
-        else f"{value / 1e3:g}k"
-        if 1e4 <= value < 1e6
-        else f"{value:g}"
-    )
+    if 1e6 <= value < 1e9:
+        return f"{value / 1e6:g}M"
+    return f"{value / 1e3:g}k" if 1e4 <= value < 1e6 else f"{value:g}"
 
 
 def level_name(name: str) -> str:

@@ -23,8 +23,10 @@ ORANGE = "#cf7318"
 TEAL = "#158f89"
 PURPLE = "#a55cc4"
 GREY = "#6f8794"
-LOWER, HIGHER = RED, BLUE
-"""Worse and better than the rest."""
+LOWER = RED
+"""Worse than the rest."""
+HIGHER = BLUE
+"""Better than the rest."""
 COLOURS = (BLUE, ORANGE, GREEN, RED, TEAL, PURPLE, OLIVE, GREY)
 _DASHES: tuple[Any, ...] = (
     "-",
