@@ -133,17 +133,19 @@ class ClassesSection(Section[ClassBias]):
         colour for each run."""
         entries = same_result(entries, lambda record: record.key)
         order = [stats.index for stats in weakest_first(entries[0].record)]
-        shown: list[int | None] = (
-            [*order] if len(order) <= _MOST_DRAWN else [*order[:_WORST], None, *order[-_BEST:]]
-        )
-        runs = [entry.name for entry in entries]
+        shown: list[int | None] = [*order]
+        between = 0
+        if len(order) > _MOST_DRAWN:
+            # None: the place of the classes between, which are left out
+            shown = [*order[:_WORST], None, *order[-_BEST:]]
+            between = len(order) - _WORST - _BEST
+        # each further run adds a dot to the line of a class
+        lines_of_class = 1.25 + 0.35 * (len(entries) - 1)
         return Drawing(
             title="Robustness by class",
             about=str(entries[0].record.key),
-            caption=" ".join(
-                _caption(entries, len(order) - len(shown) + 1 if None in shown else 0)
-            ),
-            height=lambda size: len(shown) * size.line * (1.25 + 0.35 * (len(runs) - 1)) + 0.45,
+            caption=" ".join(_caption(entries, between)),
+            height=lambda size: len(shown) * size.line * lines_of_class + 0.45,
             draw=lambda body, size: _draw(body, size, entries, shown),
         )
 
@@ -270,11 +272,9 @@ def weakest_first(bias: ClassBias) -> list[ClassStats]:
 
 def difference_text(stats: ClassStats) -> str:
     """The difference from the others with its interval; empty for a class that is not tested."""
-    return (
-        ""
-        if stats.difference is None
-        else numbers.change(stats.difference.value, *stats.difference.ends)
-    )
+    if stats.difference is None:
+        return ""
+    return numbers.change(stats.difference.value, *stats.difference.ends)
 
 
 def class_mean(stats: ClassStats, quantity: Quantity) -> str:
@@ -304,11 +304,10 @@ def _texts(stats: ClassStats, quantity: Quantity, *, share: bool) -> Iterator[An
 
 
 def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
-    below = (
-        f"< {bias.threshold:g}: share of images below. "
-        if share and bias.threshold is not None
-        else ""
-    )
+    """How to read the table of one run, and what it leaves out."""
+    below = ""
+    if share and bias.threshold is not None:
+        below = f"< {bias.threshold:g}: share of images below. "
     yield (
         f"[ ] 95 % interval for {LIKE_THESE}, each class alone. {below}{OTHERS}: mean minus the "
         "mean of all other images, with its "
@@ -341,13 +340,11 @@ def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
 
 
 def _caption(entries: Sequence[Entry[ClassBias]], between: int) -> Iterator[str]:
+    """The sentences of the caption; ``between``: the number of classes that are not drawn."""
     biases = [entry.record for entry in entries]
-    yield from (
-        f"{entry.name}: {legends.gap_sentence(entry.record)}"
-        if len(entries) > 1
-        else legends.gap_sentence(entry.record)
-        for entry in entries
-    )
+    for entry in entries:
+        name = f"{entry.name}: " if len(entries) > 1 else ""
+        yield name + legends.gap_sentence(entry.record)
     images = sum(stats.images for stats in biases[0].classes)
     by = "label" if biases[0].by == "label" else "predicted class"
     yield f"{images:,} images in {len(biases[0].classes):,} classes, by {by}."
@@ -387,16 +384,16 @@ def _draw(
 ) -> None:
     ax: Axes = body.subplots()
     several = len(entries) > 1
-    classes = [{stats.index: stats for stats in each.record.classes} for each in entries]
+    classes = [{stats.index: stats for stats in entry.record.classes} for entry in entries]
     ends = [0.0]
     for run, by_index in enumerate(classes):
-        shift = 0.0 if not several else (run - (len(classes) - 1) / 2) / (len(classes) + 1)
+        # the dots of a class, one of each run, are spread over its line
+        shift = (run - (len(classes) - 1) / 2) / (len(classes) + 1) if several else 0.0
+        colour = COLOURS[run % len(COLOURS)] if several else ""
         for place, index in enumerate(shown):
             stats = by_index.get(index) if index is not None else None
             if stats is not None and stats.difference is not None:
-                ends += _dot(
-                    ax, place + shift, stats, COLOURS[run % len(COLOURS)] if several else ""
-                )
+                ends += _dot(ax, place + shift, stats, colour)
     for place, index in enumerate(shown):
         if index is None:
             ax.axhline(place, color=GRID, linewidth=1.4, linestyle=(0, (1, 3)))
@@ -407,22 +404,15 @@ def _draw(
     few_ticks(ax.xaxis)
     bias = entries[0].record
     way = "" if bias.quantity.higher_is_better else " (lower is better)"
-    ax.set_xlabel(
-        cut(
-            f"{bias.key.quantity}: difference from all other images{way}",
-            size.letters(0.75 * size.body),
-        )
-    )
+    label = f"{bias.key.quantity}: difference from all other images{way}"
+    ax.set_xlabel(cut(label, size.letters(0.75 * size.body)))
     _names(ax, size, classes[0], shown, marked=not several)
     if several:
-        legend(
-            body,
-            {
-                entry.name: {"color": COLOURS[i % len(COLOURS)], "marker": "o"}
-                for i, entry in enumerate(entries)
-            },
-            size,
-        )
+        styles = {
+            entry.name: {"color": COLOURS[i % len(COLOURS)], "marker": "o"}
+            for i, entry in enumerate(entries)
+        }
+        legend(body, styles, size)
     else:
         _means(ax, bias.quantity, classes[0], shown)
 
@@ -435,10 +425,9 @@ def _names(
     *,
     marked: bool,
 ) -> None:
-    texts = [
-        f"{len(classes) - len(shown) + 1:,} classes" if index is None else label_of(classes[index])
-        for index in shown
-    ]
+    """Write the names of the classes; ``marked``: those that differ in colour."""
+    between = f"{len(classes) - len(shown) + 1:,} classes"
+    texts = [between if index is None else label_of(classes[index]) for index in shown]
     ax.set_yticks(range(len(shown)), [cut(text, size.letters(0.32 * size.body)) for text in texts])
     for label, index in zip(ax.get_yticklabels(), shown, strict=True):
         differs = classes[index].differs if index is not None and marked else None
@@ -449,6 +438,7 @@ def _names(
 def _means(
     ax: Axes, quantity: Quantity, classes: Mapping[int, ClassStats], shown: Sequence[int | None]
 ) -> None:
+    """Write the mean of each class and its number of images to the right of the figure."""
     right = ax.secondary_yaxis("right")
     right.spines[:].set_visible(False)
     texts = []
@@ -469,6 +459,7 @@ def _means(
 
 def _dot(ax: Axes, y: float, stats: ClassStats, colour: str) -> list[float]:
     """Draw the difference of a class with its interval; the values that must be visible."""
+    # a class that differs significantly is filled
     marked = stats.differs in ("lower", "higher")
     ink = colour or {"lower": LOWER, "higher": HIGHER}.get(stats.differs or "", FAINT)
     difference = stats.difference or Estimate(0.0)

@@ -105,15 +105,20 @@ class ConfusionSection(Section[Confusion]):
     def figure(self, entries: Sequence[Entry[Confusion]], request: SectionRequest) -> Drawing:
         """One matrix of each run, or of the results that are named; of many classes a list of the
         largest shares."""
-        named = request.estimators or request.levels
-        shown = (entries if named else same_result(entries, lambda record: record.key))[
-            :_MOST_PANELS
-        ]
+        results_are_named = request.estimators or request.levels
+        if not results_are_named:
+            entries_drawn = same_result(entries, lambda record: record.key)
+        else:
+            entries_drawn = list(entries)
+        shown = entries_drawn[:_MOST_PANELS]
         as_list = max(len(entry.record.classes) for entry in shown) > _MOST_CLASSES
         parts = [
             (entry.name, entry.record.key.estimator, str(entry.record.key.at)) for entry in shown
         ]
-        top = max([0.05, *(turn.share for entry in shown for turn in entry.record.turns[:1])])
+        # One scale for all panels, which ends at the largest share; at least 5 %, so that a network
+        # that hardly changes its classes is not drawn in red.
+        largest = [entry.record.turns[0].share for entry in shown if entry.record.turns]
+        top = max(0.05, *largest) if largest else 0.05
 
         def draw(ax: Axes, entry: Entry[Confusion], size: PictureSize) -> None:
             width = size.body / size.across(len(shown), _WIDE)
@@ -190,6 +195,7 @@ def _caption(shown: Sequence[Entry[Confusion]], left: int, *, as_list: bool) -> 
 
 
 def _matrix(ax: Axes, entry: Entry[Confusion], size: PictureSize, width: float, top: float) -> None:
+    """Draw the matrix; ``top``: the share at the end of the colours."""
     record = entry.record
     shares = np.array(record.shares)
     names = [
@@ -208,7 +214,10 @@ def _matrix(ax: Axes, entry: Entry[Confusion], size: PictureSize, width: float, 
     if cell < 0.18:  # no room for numbers
         return
     for (i, j), share in np.ndenumerate(shares):
-        if np.isfinite(share) and (share >= 0.005 or i == j):
+        # below half a percent a share would print as 0
+        is_written = share >= 0.005 or i == j
+        if np.isfinite(share) and is_written:
+            # dark cells have light numbers
             ink = CARD if i != j and share > 0.6 * top else INK
             ax.text(
                 j,
@@ -222,6 +231,7 @@ def _matrix(ax: Axes, entry: Entry[Confusion], size: PictureSize, width: float, 
 
 
 def _turns(ax: Axes, entry: Entry[Confusion], size: PictureSize, width: float) -> None:
+    """Draw the largest shares as a list, with their intervals."""
     names = entry.run.class_names
     turns = entry.record.turns[:_MOST_TURNS]
     for place, turn in enumerate(turns):
@@ -234,14 +244,12 @@ def _turns(ax: Axes, entry: Entry[Confusion], size: PictureSize, width: float) -
             solid_capstyle="butt",
         )
         ax.plot([turn.share], [place], marker="o", color=RED)
-    texts = [
-        f"{class_name(turn.start, names, 24)} \u2192 {class_name(turn.to, names, 24)}, n "
-        f"{turn.images:,}"
-        for turn in turns
-    ]
-    ax.set_yticks(
-        range(len(turns)), [cut(numbers.signs(text), size.letters(0.5 * width)) for text in texts]
-    )
+    texts = []
+    for turn in turns:
+        pair = f"{class_name(turn.start, names, 24)} \u2192 {class_name(turn.to, names, 24)}"
+        text = numbers.signs(f"{pair}, n {turn.images:,}")
+        texts.append(cut(text, size.letters(0.5 * width)))
+    ax.set_yticks(range(len(turns)), texts)
     ax.set(xlim=(0.0, None), ylim=(max(len(turns), 1) - 0.4, -0.6))
     ax.axvline(0.0, color=GRID, linewidth=1.0)
     percent_scale(ax.xaxis)

@@ -67,30 +67,24 @@ class FlaggedSection(Section[Flagged]):
                 cannot have this threshold.
         """
         groups = with_values(run.groups(request.estimators, request.levels).values())
-        if request.threshold is not None:
-            for name in {columns.key.quantity: None for columns in groups}:
-                check_threshold(
-                    request.threshold,
-                    run.quantities[name],
-                    f"--threshold {request.threshold:g}",
-                    name,
-                )
-        listed = [
-            flag(
+        threshold = request.threshold
+        if threshold is not None:
+            for name in dict.fromkeys(columns.key.quantity for columns in groups):
+                check_threshold(threshold, run.quantities[name], f"--threshold {threshold:g}", name)
+        listed = []
+        for columns in groups:
+            quantity = run.quantities[columns.key.quantity]
+            flagged = flag(
                 columns,
-                below=usual_threshold(quantity) if request.threshold is None else request.threshold,
+                below=usual_threshold(quantity) if threshold is None else threshold,
                 bottom=request.bottom,
                 only=request.only,
                 quantity=quantity,
             )
-            for columns in groups
-            for quantity in (run.quantities[columns.key.quantity],)
-        ]
-        if (
-            request.bottom is None
-            and listed
-            and not any(flagged.has_threshold for flagged in listed)
-        ):
+            listed.append(flagged)
+        has_threshold = any(flagged.has_threshold for flagged in listed)
+        # without both nothing could ever be listed, which the user cannot have meant
+        if listed and request.bottom is None and not has_threshold:
             lacking = ", ".join(dict.fromkeys(flagged.key.estimator for flagged in listed))
             raise SpecError(
                 "flagged",
@@ -204,11 +198,9 @@ def _list(flagged: Flagged, names: Names | None) -> TypedTable:
 
 def is_beyond(sample: Flag, flagged: Flagged) -> bool:
     """Whether a listed sample is flagged, or only listed as one of the least robust."""
-    return (
-        sample.value < flagged.threshold
-        if flagged.quantity.higher_is_better
-        else sample.value > flagged.threshold
-    )
+    if flagged.quantity.higher_is_better:
+        return sample.value < flagged.threshold
+    return sample.value > flagged.threshold
 
 
 def count_line(flagged: Flagged) -> str:
@@ -272,12 +264,12 @@ def _answer(sample: Flag, flagged: Flagged) -> str:
 
 
 def _notes(flagged: Flagged) -> Iterator[str]:
+    """The meaning of the certainties that occur, and what the list leaves out."""
     certainties = {sample.certainty for sample in flagged.samples}
-    yield from (
-        text
-        for name, text in legends.CERTAINTIES.items()
-        if name in certainties and flagged.has_threshold
-    )
+    if flagged.has_threshold:
+        for name, text in legends.CERTAINTIES.items():
+            if name in certainties:
+                yield text
     if flagged.censored:
         yield f"> {flagged.censored:,} of {flagged.total:,} values are only known to be larger."
     if flagged.filtered:
@@ -312,16 +304,19 @@ def _pixels(entry: Entry[Flagged], source: ImageSource | None) -> list[Pixels]:
     for sample in flagged.samples:
         clean = images.clean(sample.id)
         at = flagged.key.at
-        pair = [
-            sized(clean),
-            sized(clean if at.level is None else images.noisy(sample.id, clean, at)),
-        ]
-        gap = np.full((pair[0].shape[0], max(2, pair[0].shape[1] // 24), 4), 0, np.uint8)
-        opaque = [
-            np.concatenate([side, np.full((*side.shape[:2], 1), 255, np.uint8)], 2) for side in pair
-        ]
-        pairs.append(np.concatenate([opaque[0], gap, opaque[1]], 1))
+        noisy = clean if at.level is None else images.noisy(sample.id, clean, at)
+        left = _opaque(sized(clean))
+        right = _opaque(sized(noisy))
+        # transparent, as the page behind the picture may be dark
+        gap = np.full((left.shape[0], max(2, left.shape[1] // 24), 4), 0, np.uint8)
+        pairs.append(np.concatenate([left, gap, right], 1))
     return pairs
+
+
+def _opaque(pixels: Pixels) -> Pixels:
+    """Pixels (height, width, 3) with an alpha channel of 255."""
+    alpha = np.full((*pixels.shape[:2], 1), 255, np.uint8)
+    return np.concatenate([pixels, alpha], 2)
 
 
 def sized(image: Tensor) -> Pixels:
@@ -335,28 +330,32 @@ def sized(image: Tensor) -> Pixels:
     longest = max(pixels.shape[:2])
     if longest > _LARGEST:
         height, width = (max(1, round(side * _LARGEST / longest)) for side in pixels.shape[:2])
+        # a box filter: each pixel is the mean of those that it replaces
         return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.BOX))
-    factor = -(-_SMALLEST // longest)
+    factor = math.ceil(_SMALLEST / longest)
     return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
 def _across(flagged: Flagged, size: PictureSize) -> int:
+    """How many pairs stand side by side: two in a column of a paper."""
     return size.across(max(4, len(flagged.samples)), _CELL) if size.body > 4.5 else 2
 
 
 def _height(entry: Entry[Flagged], size: PictureSize, *, several: bool) -> float:
+    """Inches of a run: rows of pairs, each half as high as wide, with three lines of text."""
     across = _across(entry.record, size)
-    rows = -(-len(entry.record.samples) // across)
-    return rows * (size.body / across / 2 + 3.2 * size.line + 0.1) + (
-        size.line * 1.8 if several else 0.0
-    )
+    rows = math.ceil(len(entry.record.samples) / across)
+    row = size.body / across / 2 + 3.2 * size.line + 0.1
+    name = size.line * 1.8 if several else 0.0
+    return rows * row + name
 
 
 def _caption(entries: Sequence[Entry[Flagged]]) -> Iterator[str]:
-    for each in entries:
-        name = f"{each.name}: " if len(entries) > 1 else ""
-        yield f"{name}{count_line(each.record)} Shown: the {len(each.record.samples)} least robust."
-    every = [each.record for each in entries]
+    for entry in entries:
+        name = f"{entry.name}: " if len(entries) > 1 else ""
+        shown = len(entry.record.samples)
+        yield f"{name}{count_line(entry.record)} Shown: the {shown} least robust."
+    every = [entry.record for entry in entries]
     pair = (
         "twice: the result has no noise level"
         if every[0].key.at.level is None
@@ -396,7 +395,7 @@ def _draw(
                 ha="left",
                 weight="bold",
             )
-        grid = part.subplots(-(-len(pixels) // across), across, squeeze=False)
+        grid = part.subplots(math.ceil(len(pixels) / across), across, squeeze=False)
         for ax in grid.flat[len(pixels) :]:
             ax.set_axis_off()
         for ax, sample, pair in zip(grid.flat, entry.record.samples, pixels, strict=False):
@@ -409,12 +408,13 @@ def _cell(
     names = entry.run.class_names
     quantity = entry.record.quantity
     quiet(ax, pair)
-    letters = size.letters(width, bold=True)
     turn = [index for index in (sample.predicted, sample.flips_to) if index is not None]
-    each = letters // len(turn) - 2  # an arrow stands between two names
-    flips = " \u2192 ".join(cut(class_name(index, names), each) for index in turn)
+    # an arrow stands between two names
+    letters = size.letters(width, bold=True) // len(turn) - 2
+    flips = " \u2192 ".join(cut(class_name(index, names), letters) for index in turn)
     wrong = sample.label is not None and sample.label != sample.predicted
     about = f"is {class_name(sample.label, names, 12)}, " if wrong else "id "
+    # the end of an id tells files of one folder apart
     about += cut(sample.id, max(4, size.letters(width) - len(about)), "beginning")
     ax.set_title(flips, pad=3)
     value = cut(numbers.sample_value(sample, quantity.low, quantity.high), size.letters(width))

@@ -192,9 +192,8 @@ def _robustness(point: GroupSummary) -> str:
 
 _HIGH = 2.2  # inches of a panel
 _UPPER = 0.5  # where all means are above it, the scale begins just below them
-# the ratio of levels from which the scale is logarithmic
+_FAR = 30.0  # the ratio of levels from which the scale is logarithmic
 _MOST_LINES = 12
-_FAR = 30.0
 _ACCURACY = "accuracy"
 Key = tuple[str, str]
 """Run and estimator; or noise and what is measured."""
@@ -230,24 +229,18 @@ def _panel(
     size: PictureSize,
 ) -> None:
     """Draw the means of a quantity; None: accuracy."""
-    at = [point.key.at for curve, _ in lines for point in curve]
-    far = (
-        max(level.number for level in at) > _FAR * min(level.number for level in at)
-        or at[0].name is LevelName.PHOTONS
-    )
-    low = min(level.number for level in at)
-    high = max(level.number for level in at)
-    start = (low / 1.5 if at[0].name is not LevelName.PHOTONS else high * 1.5) if far else 0.0
+    levels = [point.key.at for curve, _ in lines for point in curve]
     lowest = 1.0
+    no_noise = _level_axis(ax, levels)
     for curve, style in lines:
         drawn = [
             point for point in curve if quantity is not None or point.noisy_accuracy is not None
         ]
-        points = [
-            (point.key.at.number, *_ends(point, accuracy=quantity is None)) for point in drawn
-        ]
-        if points:
-            x, y, lower, upper = np.array(points).T
+        if drawn:
+            ends = [
+                (point.key.at.number, *_ends(point, accuracy=quantity is None)) for point in drawn
+            ]
+            x, y, lower, upper = np.array(ends).T
             if len(x) > 1:
                 ax.fill_between(x, lower, upper, color=style["color"], alpha=0.15, linewidth=0)
             else:
@@ -255,23 +248,13 @@ def _panel(
             ax.plot(x, y, **style)
             lowest = min(lowest, float(lower.min()))
         if quantity is None and (clean := curve[0].clean_accuracy) is not None:
-            ax.plot([start], [clean.value], **ring(style["color"]))
-    if far:
-        log_scale(ax, "x")
-        ax.set_xlim(
-            (low / 1.5, high * 1.5)
-            if at[0].name is not LevelName.PHOTONS
-            else (high * 1.5, low / 1.5)
-        )
-    else:
-        ax.set_xlim(0.0, 1.04 * high)
-        few_ticks(ax.xaxis)
-    ax.set_xlabel(level_name(str(at[0].name)))
+            ax.plot([no_noise], [clean.value], **ring(style["color"]))
     if quantity is None or quantity.is_share:
-        ax.set_ylim(
-            np.floor(10 * lowest) / 10 if lowest >= _UPPER else 0.0,
-            1.03 if lowest < _UPPER else 1.01,
-        )
+        # high shares are drawn from just below the lowest, so that their differences can be seen
+        if lowest >= _UPPER:
+            ax.set_ylim(np.floor(10 * lowest) / 10, 1.01)
+        else:
+            ax.set_ylim(0.0, 1.03)
         percent_scale(ax.yaxis)
     else:
         few_ticks(ax.yaxis)
@@ -280,12 +263,32 @@ def _panel(
             ax.invert_yaxis()
 
 
+def _level_axis(ax: Axes, levels: Sequence[NoiseLevel]) -> float:
+    """Set the scale of the noise levels; the place of no noise on it."""
+    low = min(level.number for level in levels)
+    high = max(level.number for level in levels)
+    name = levels[0].name
+    ax.set_xlabel(level_name(str(name)))
+    if name is LevelName.PHOTONS:
+        # fewer photons are more noise, so the scale runs backwards
+        log_scale(ax, "x")
+        ax.set_xlim(high * 1.5, low / 1.5)
+        return high * 1.5
+    if high > _FAR * low:
+        log_scale(ax, "x")
+        ax.set_xlim(low / 1.5, high * 1.5)
+        return low / 1.5
+    ax.set_xlim(0.0, 1.04 * high)
+    few_ticks(ax.xaxis)
+    return 0.0
+
+
 def _ends(point: GroupSummary, *, accuracy: bool) -> tuple[float, float, float]:
     """A mean with its interval; an open end is replaced by the mean."""
     mean = point.mean.value
     ends = mean_ends(point.mean, alone=point.images == 1)
-    if accuracy and (share := point.noisy_accuracy) is not None:
-        mean = share.value
-        ends = share.population.ends
+    if accuracy and point.noisy_accuracy is not None:
+        mean = point.noisy_accuracy.value
+        ends = point.noisy_accuracy.population.ends
     lower, upper = (mean if end is None or not np.isfinite(end) else end for end in ends)
     return mean, lower, upper

@@ -142,14 +142,11 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
 
 def _beside_losses(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
     """The results without the losses at levels that have losses by q."""
-    of_q = {
-        group.key.at
-        for group in groups
-        if group.key.quantity == LOSS.name
-        and ResultName.parse(group.key.estimator).part is not None
-    }
+    losses = [group.key for group in groups if group.key.quantity == LOSS.name]
+    # only losses by q have a part in their names, as in qnorm_path:q=10
+    levels = {key.at for key in losses if ResultName.parse(key.estimator).part is not None}
     return tuple(
-        group for group in groups if group.key.quantity != LOSS.name or group.key.at not in of_q
+        group for group in groups if group.key.quantity != LOSS.name or group.key.at not in levels
     )
 
 
@@ -198,18 +195,22 @@ def warning_lines(info: RunInfo) -> list[str]:
 
 
 def _accuracy(share: ShareInfo | None) -> str:
+    """Clean accuracy, with its counts."""
     if share is None:
         return "not measured (no labels)"
     value = numbers.with_percents(share.value, share.lower, share.upper)
     return f"{value} ({share.count:,} of {share.total:,}; [ ] 95 % interval, {LIKE_THESE})"
 
 
-def _noisy(entries: Sequence[NoisyAccuracyInfo]) -> list[str]:
-    return [
-        f"{'under noise' if i == 0 else '':15} {numbers.with_percents(e.value, e.lower, e.upper)} "
-        f"at {noise_level(e.noise, e.level, e.level_name)} ({e.estimator})"
-        for i, e in enumerate(entries)
-    ]
+def _noisy(accuracies: Sequence[NoisyAccuracyInfo]) -> list[str]:
+    """A line for accuracy under each noise; only the first has a name."""
+    lines = []
+    for place, noisy in enumerate(accuracies):
+        name = "" if place else "under noise"
+        value = numbers.with_percents(noisy.value, noisy.lower, noisy.upper)
+        at = noise_level(noisy.noise, noisy.level, noisy.level_name)
+        lines.append(f"{name:15} {value} at {at} ({noisy.estimator})")
+    return lines
 
 
 def overall_tables(
@@ -387,16 +388,19 @@ def heading(quantity: Quantity) -> str:
 def about(quantity: Quantity) -> str:
     """The quantity, its meaning and its direction: the line below the heading of a table of one
     result."""
-    return (
-        f"{heading(quantity)}; "
-        f"{'higher is better' if quantity.higher_is_better else 'lower is better'}"
-    )
+    return f"{heading(quantity)}; {_direction(quantity.higher_is_better)}"
+
+
+def _direction(higher_is_better: bool) -> str:
+    return "higher is better" if higher_is_better else "lower is better"
 
 
 def circumstances(key: GroupKey | None, higher_is_better: bool, *more: str) -> str:
     """The line below the heading: noise (of a group; None: several), direction, and ``more``."""
-    under = () if key is None else ("no noise" if key.at.noise is None else f"{key.noise} noise",)
-    return ", ".join((*under, "higher is better" if higher_is_better else "lower is better", *more))
+    parts = [_direction(higher_is_better), *more]
+    if key is not None:
+        parts.insert(0, "no noise" if key.at.noise is None else f"{key.noise} noise")
+    return ", ".join(parts)
 
 
 def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> Iterator[str]:
@@ -479,14 +483,15 @@ def open_ends(groups: Sequence[GroupSummary]) -> Iterator[str]:
         named = []
         for group in groups:
             number = group.open_below if end == "lower" else group.open_above
-            where = "" if group.key.at.noise is None else f" at {group.key.at}"
+            at = "" if group.key.at.noise is None else f" at {group.key.at}"
             if number:
                 of_all = f"({number:,} of {count(group.images, 'image')})"
-                named.append(f"{group.key.estimator}{where} {of_all}")
+                named.append(f"{group.key.estimator}{at} {of_all}")
         if named:
-            where = ", ".join(dict.fromkeys(named))
+            results = ", ".join(dict.fromkeys(named))
             yield (
-                f"No {end} end: {where}; the true values may be much {larger}, and so may the mean."
+                f"No {end} end: {results}; the true values may be much {larger}, and so may the "
+                "mean."
             )
 
 
@@ -509,7 +514,7 @@ def approximate(interval: str = "the interval") -> str:
 # --- the figure
 
 _MOST_PANELS = 6
-_MOST_POINTS = 400
+_MOST_POINTS = 400  # of a line
 _MOST_NAMES = 7  # in the legend of a panel
 # inches of a panel
 _WIDE = 3.0
@@ -541,38 +546,41 @@ def _panels(
     several = len(entries) > 1
     grouped: dict[tuple[str, ...], list[_Line]] = {}
     for entry in entries:
-        every = entry.run.table
+        levels_of: dict[tuple[str, str], set[NoiseLevel]] = {}
+        for group in entry.record:
+            levels = levels_of.setdefault((group.key.estimator, group.key.noise), set())
+            levels.add(group.key.at)
         for group in entry.record:
             key = group.key
-            levels = {
-                other.key.at
-                for other in entry.record
-                if (other.key.estimator, other.key.noise) == (key.estimator, key.noise)
-            }
-            values = np.sort(every[key].by_votes().finite.values)[
-                :: 1 if group.quantity.higher_is_better else -1
-            ]
-            place = (key.estimator, key.quantity, key.noise, entry.name if len(levels) > 1 else "")
-            grouped.setdefault(place, []).append(_Line(entry.name, group, values))
+            # levels and runs in one panel would be too many lines to tell apart
+            alone = len(levels_of[key.estimator, key.noise]) > 1
+            place = (key.estimator, key.quantity, key.noise, entry.name if alone else "")
+            line = _Line(entry.name, group, _sorted_values(entry.run, group))
+            grouped.setdefault(place, []).append(line)
     results = list(dict.fromkeys(place[:3] for place in grouped))
-    for (estimator, _, noise, run), lines in sorted(
-        grouped.items(), key=lambda panel: results.index(panel[0][:3])
-    ):
-        quantity = lines[0].group.quantity
-        threshold = (
-            request.threshold
-            if request.threshold is not None and quantity.low <= request.threshold <= quantity.high
-            else None
-        )
+    panels = sorted(grouped.items(), key=lambda panel: results.index(panel[0][:3]))
+    for (estimator, _, noise, run), lines in panels:
         under = "" if noise in (GAUSSIAN, NONE) else f", {noise}"
-        title = f"{estimator}{under}" + (f": {run}" if run and several else "")
+        name = f": {run}" if run and several else ""
+        quantity = lines[0].group.quantity
         ordered = sorted(lines, key=lambda line: line.group.key.at.strength) if run else lines
         yield _Panel(
-            title,
-            quantity,
-            usual_threshold(quantity) if threshold is None else threshold,
-            tuple(ordered),
+            f"{estimator}{under}{name}", quantity, _threshold(request, quantity), tuple(ordered)
         )
+
+
+def _sorted_values(run: Run, group: GroupSummary) -> Floats:
+    """The finite values of a result, the least robust first."""
+    values = np.sort(run.table[group.key].by_votes().finite.values)
+    return values if group.quantity.higher_is_better else values[::-1]
+
+
+def _threshold(request: SectionRequest, quantity: Quantity) -> float:
+    """The requested threshold where the quantity can have it, else the usual one."""
+    threshold = request.threshold
+    if threshold is not None and quantity.low <= threshold <= quantity.high:
+        return threshold
+    return usual_threshold(quantity)
 
 
 def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
@@ -592,7 +600,8 @@ def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
         panel.quantity.name: panel.threshold for panel in shown if math.isfinite(panel.threshold)
     }
     if limits:
-        yield f"Dashed: {', '.join(f'{value:.3g} ({name})' for name, value in limits.items())}."
+        texts = [f"{value:.3g} ({name})" for name, value in limits.items()]
+        yield f"Dashed: {', '.join(texts)}."
     for line in dict.fromkeys(numbers.signs(text) for text in caveats(groups, "[ ]")):
         yield line if line.endswith(".") else f"{line}."
     if left:
@@ -607,10 +616,11 @@ def _by_level(panel: _Panel) -> bool:
 
 
 def _draw_panel(ax: Axes, panel: _Panel, size: PictureSize, width: float) -> None:
+    """Draw the lines of a panel of this width in inches, and its legend."""
     quantity = panel.quantity
     texts = numbers.level_numbers(line.group.key.at for line in panel.lines)
     by_level = _by_level(panel)
-    letters = size.letters(width - 1.1)
+    letters = size.letters(width - 1.1)  # of a label: the axis and the line need the rest
     named = _named(len(panel.lines)) if by_level else range(len(panel.lines))
     ends = []
     for i, (line, style) in enumerate(
@@ -618,6 +628,7 @@ def _draw_panel(ax: Axes, panel: _Panel, size: PictureSize, width: float) -> Non
     ):
         count = len(line.values)
         places = np.unique(np.linspace(0, count - 1, min(count, _MOST_POINTS)).round().astype(int))
+        # a step for each image: the k-th value holds for the shares up to k of n
         shares = np.append(0.0, (places + 1) / count)
         values = line.values[np.append(places[:1], places)]
         mean = numbers.signs(group_mean(line.group))
@@ -625,22 +636,17 @@ def _draw_panel(ax: Axes, panel: _Panel, size: PictureSize, width: float) -> Non
         label = f"{name}{mean}"
         if name and len(label) > letters:
             label = f"{name}{mean.partition(' [')[0]}"
-        ax.plot(
-            shares,
-            values,
-            drawstyle="steps-pre",
-            label=cut(label, letters) if i in named else None,
-            **style,
-        )
+        label = cut(label, letters) if i in named else None
+        ax.plot(shares, values, drawstyle="steps-pre", label=label, **style)
         ends += [float(values.min()), float(values.max()), line.group.mean.value]
     if math.isfinite(panel.threshold):
         ax.axhline(panel.threshold, color=FAINT, linewidth=0.8, dashes=(4, 3), zorder=1)
     low = quantity.low if math.isfinite(quantity.low) else min(ends)
     high = quantity.high if math.isfinite(quantity.high) else max(ends)
     room = 0.04 * ((high - low) or 1.0)
-    ax.set_ylim(
-        (low - room, high + room) if quantity.higher_is_better else (high + room, low - room)
-    )
+    # robust is always up
+    upright = (low - room, high + room)
+    ax.set_ylim(upright if quantity.higher_is_better else upright[::-1])
     ax.set_xlim(-0.01, 1.02)
     percent_scale(ax.xaxis)
     few_ticks(ax.yaxis)
@@ -658,13 +664,13 @@ def _draw_panel(ax: Axes, panel: _Panel, size: PictureSize, width: float) -> Non
 
 
 def _named(levels: int) -> list[int]:
-    """The noise levels in a legend, which has room for a few."""
-    return sorted(
-        set(np.linspace(0, levels - 1, min(levels, _MOST_NAMES)).round().astype(int).tolist())
-    )
+    """The places of the noise levels in a legend, which has room for a few."""
+    places = np.linspace(0, levels - 1, min(levels, _MOST_NAMES)).round().astype(int)
+    return sorted(set(places.tolist()))
 
 
 def _styles(lines: Sequence[_Line], by_level: bool) -> list[dict[str, Any]]:
+    """Colours from cool to hot for noise levels; colours and dashes for runs."""
     if not by_level:
         return [line_style(i) for i in range(len(lines))]
     return [{"color": colour} for colour in level_colours(len(lines))]

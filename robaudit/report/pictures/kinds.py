@@ -17,6 +17,7 @@ from robaudit.report.sections import SectionRequest, runs_of, section_of
 from robaudit.runs.run import Run
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.text import Text
@@ -27,7 +28,7 @@ _WIDEST = 20.0
 _SMALL_BELOW = 6.0  # inches: narrower pictures have letters of 7 points instead of 9
 _PAD = 0.06  # inches above and below everything that is laid out
 _NOTEBOOK_DPI = 110
-_PLACES = 6
+_PLACES = 6  # decimals of a position, in units of the figure
 
 
 def drawing_of(kind: str, runs: Sequence[Run], request: SectionRequest) -> Drawing:
@@ -83,6 +84,7 @@ def picture(
         salt: of the ids of a svg that becomes part of a page: its letters are left to the page's
             fonts, and its background is open.
     """
+    # without the time of writing, which would make the bytes of each file different
     dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     sink = io.BytesIO()
     with styled(size.points, salt):
@@ -123,6 +125,7 @@ def _drawn(drawing: Drawing, size: PictureSize, background: str, dpi: int, forma
         facecolor=background,
         layout=ConstrainedLayoutEngine(h_pad=_PAD),
     )
+    # a figure of ours is never pyplot's, so it needs a canvas, with which the layout measures text
     FigureCanvasAgg(figure)
     columns = figure.add_gridspec(1, 2, width_ratios=(size.width - MARGIN, MARGIN))
     page = figure.add_subfigure(columns[0, 0])  # text wraps at its right end
@@ -130,10 +133,15 @@ def _drawn(drawing: Drawing, size: PictureSize, background: str, dpi: int, forma
     for part in (page, body):
         part.patch.set_visible(False)
     drawing.draw(body, size)
-    words = _words(page, drawing, size)
-    around = [*words, *(legend for part in _parts(figure) for legend in part.legends)]
+    around: list[Artist] = list(_words(page, drawing, size))
+    for part in _parts(figure):
+        around += part.legends
+    # The body keeps its height: title, caption and legends, whose lines are known only now that
+    # they are wrapped, make the picture higher.
     extents = [artist.get_window_extent().height / dpi + 2 * _PAD for artist in around]
     figure.set_size_inches(size.width, drawing.height(size) + sum(extents))
+    # Laid out once, by the canvas that writes the file: another layout at the time of writing would
+    # move the rounded positions again.
     get_registered_canvas_class(format_)(figure)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")

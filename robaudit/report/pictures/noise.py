@@ -61,24 +61,26 @@ def drawing(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed:
 
 
 def _preview(noise: NoiseProcess, samples: Sequence[Sample], seed: int) -> Preview:
+    """The images under one noise. Its draws are the CPU's, as those of a gallery are."""
     source = noise.seeded(seed, torch.device("cpu"))
     texts = level_numbers(noise.levels)
+    # evenly spaced, with the weakest and the strongest
     count = min(MOST_LEVELS, len(noise.levels))
-    places = [round(i * (len(noise.levels) - 1) / max(1, count - 1)) for i in range(count)]
+    last = len(noise.levels) - 1
+    places = [round(i * last / max(1, count - 1)) for i in range(count)]
     shown = [noise.levels[i] for i in places]
     rows = []
     for sample in samples:
         clean = sample.pixels.to(torch.float32)
-        rows.append(
-            (sized(clean), *(sized(first_copy(source, sample.id, clean, at)) for at in shown))
-        )
+        copies = [first_copy(source, sample.id, clean, at) for at in shown]
+        rows.append(tuple(sized(image) for image in (clean, *copies)))
     kind = "" if noise.label == noise.kind else f" ({noise.kind})"
-    return Preview(
-        f"{noise.label}{kind}, {shown[0].name}", tuple(texts[at] for at in shown), tuple(rows)
-    )
+    title = f"{noise.label}{kind}, {shown[0].name}"
+    return Preview(title, tuple(texts[at] for at in shown), tuple(rows))
 
 
 def _height(preview: Preview, size: PictureSize, columns: int) -> float:
+    """Inches of a noise: a row for each image, below the title and the levels."""
     side = min(_LARGEST_SIDE, size.body / columns - _GAP)
     return 2.9 * size.line + len(preview.images) * (side + _GAP)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ class PictureSize:
     @property
     def line(self) -> float:
         """Inches from line to line."""
+        # lines are 1.36 times as high as their letters; 72 points are an inch
         return self.points * 1.36 / 72
 
     @property
@@ -53,13 +55,18 @@ class PictureSize:
 
     def letters(self, inches: float, *, bold: bool = False) -> int:
         """How many letters fit into a width."""
-        return max(1, int(72 * inches / (self.points * (_BOLD_LETTER if bold else _LETTER))))
+        letter = self.points * (_BOLD_LETTER if bold else _LETTER)
+        return max(1, int(72 * inches / letter))
 
     def across(self, count: int, least: float) -> int:
         """How many of ``count`` panels stand side by side, each at least ``least`` inches wide: no
         row is left nearly empty."""
+        if not count:
+            return 1
+        # the tolerance is for widths that fit exactly, as 6.6 inches do three times 2.2
         most = max(1, min(count, int(self.body / least + 1e-6)))
-        return -(-count // -(-count // most)) if count else 1
+        rows = math.ceil(count / most)
+        return math.ceil(count / rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,22 +116,23 @@ def cut(text: str, letters: int, lost: Literal["beginning", "middle", "end"] = "
     text = printable(text)
     if len(text) <= letters:
         return text
-    kept = max(1, letters - 1)
-    before = {"beginning": 0, "middle": kept // 2, "end": kept}[lost]
-    return text[:before].rstrip() + ELLIPSIS + text[len(text) - kept + before :].lstrip()
+    left = max(1, letters - 1)  # besides the ellipsis
+    before = {"beginning": 0, "middle": left // 2, "end": left}[lost]
+    return text[:before].rstrip() + ELLIPSIS + text[len(text) - left + before :].lstrip()
 
 
 def told_apart(names: Sequence[Sequence[str]]) -> list[str]:
     """Names made of parts, without the parts that all of them share; the last part where they share
     all."""
-    differ = (
-        [i for i in range(len(names[0])) if len({name[i] for name in names}) > 1] if names else []
-    )
-    return [
-        ", ".join(part for i in differ if (part := name[i]))
-        or next((part for part in reversed(name) if part), "")
-        for name in names
-    ]
+    if not names:
+        return []
+    differ = [i for i in range(len(names[0])) if len({name[i] for name in names}) > 1]
+    texts = []
+    for name in names:
+        telling = [name[i] for i in differ if name[i]]
+        last = next((part for part in reversed(name) if part), "")
+        texts.append(", ".join(telling) or last)
+    return texts
 
 
 def shorter(names: Sequence[str], letters: int) -> list[str]:
@@ -132,10 +140,14 @@ def shorter(names: Sequence[str], letters: int) -> list[str]:
     names = [printable(name) for name in names]
     if all(len(name) <= letters for name in names):
         return names
-    alike = next(
-        (i for i, together in enumerate(zip(*names, strict=False)) if len(set(together)) > 1), 0
-    )
-    return [cut(ELLIPSIS + name[alike:] if alike > 1 else name, letters) for name in names]
+    beginning = 0  # letters that all names have in common
+    for place, together in enumerate(zip(*names, strict=False)):
+        if len(set(together)) > 1:
+            beginning = place
+            break
+    if beginning > 1:
+        names = [ELLIPSIS + name[beginning:] for name in names]
+    return [cut(name, letters) for name in names]
 
 
 def styles_of(keys: Sequence[tuple[str, ...]], *, marks: bool = False) -> list[dict[str, Any]]:
@@ -155,7 +167,7 @@ def styles_of(keys: Sequence[tuple[str, ...]], *, marks: bool = False) -> list[d
 
 def rows_of(count: int, size: PictureSize, least: float) -> int:
     """Rows of ``count`` panels, each at least ``least`` inches wide."""
-    return -(-count // size.across(count, least))
+    return math.ceil(count / size.across(count, least))
 
 
 def legend(body: SubFigure, styles: Mapping[str, Mapping[str, Any]], size: PictureSize) -> None:
@@ -167,8 +179,9 @@ def legend(body: SubFigure, styles: Mapping[str, Mapping[str, Any]], size: Pictu
         return
     texts = shorter(list(styles), size.letters(size.body - _LEGEND_HANDLE))
     handles = [Line2D([], [], **style) for style in styles.values()]
+    # Only matplotlib knows how wide a legend is, so it is drawn with one row more until it fits.
     for rows in range(1, len(texts) + 1):
-        columns = -(-len(texts) // rows)
+        columns = math.ceil(len(texts) / rows)
         drawn = body.legend(
             handles,
             texts,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Inline pictures replace the first four by variables of the page, which may be dark.
 CARD = "#fcfcfa"
 INK = "#22262b"
 FAINT = "#5b626b"
@@ -28,6 +29,7 @@ LOWER = RED
 HIGHER = BLUE
 """Better than the rest."""
 COLOURS = (BLUE, ORANGE, GREEN, RED, TEAL, PURPLE, OLIVE, GREY)
+# Lines differ in dashes and marks, too: for people who do not see the colours, and for grey prints.
 _DASHES: tuple[Any, ...] = (
     "-",
     (0, (5, 1.5)),
@@ -54,11 +56,9 @@ def line_style(place: int, *, marks: bool = False) -> dict[str, Any]:
         "color": COLOURS[place % len(COLOURS)],
         "linestyle": _DASHES[place % len(_DASHES)],
     }
-    return (
-        {**style, "marker": _MARKS[place % len(_MARKS)], "markeredgecolor": CARD}
-        if marks
-        else style
-    )
+    if marks:
+        style |= {"marker": _MARKS[place % len(_MARKS)], "markeredgecolor": CARD}
+    return style
 
 
 def heat_colours() -> Any:
