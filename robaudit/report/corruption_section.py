@@ -17,6 +17,7 @@ from robaudit.report.sections import Entry, Section, SectionRequest
 from robaudit.report.typed import SHARE, Beside, Kind, TypedColumn, TypedTable
 from robaudit.runs.run import Run
 from robaudit.stats.corruption_error import CorruptionReport, corruption_report, mean_error
+from robaudit.text import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,12 +70,12 @@ class CorruptionSection(Section[CorruptionReport]):
     ) -> Drawing:
         """Error against severity: a panel for the mean of the corruptions and for each, a line for
         each of the first eight reports."""
-        names = told_apart([(entry.name, entry.record.estimator) for entry in entries])[
-            :_MOST_LINES
-        ]
+        every_name = told_apart([(entry.name, entry.record.estimator) for entry in entries])
+        names = every_name[:_MOST_LINES]
         lines = [(name, entry.record) for name, entry in zip(names, entries, strict=False)]
-        labels = list(dict.fromkeys(label for _, report in lines for label in report.cells))
-        panels = [*([_MEAN] * any(len(report.errors) > 1 for _, report in lines)), *labels]
+        panels = list(dict.fromkeys(label for _, report in lines for label in report.cells))
+        if any(len(report.errors) > 1 for _, report in lines):
+            panels.insert(0, _MEAN)
         styles = [line_style(i, marks=True) for i in range(len(lines))]
 
         def draw(ax: Axes, label: str, _: PictureSize) -> None:
@@ -99,10 +100,11 @@ class CorruptionSection(Section[CorruptionReport]):
 
 
 def _conclusions(report: CorruptionReport) -> list[str]:
+    """The mean error, and the noises that it leaves out."""
     left_out = [label for label in report.cells if label not in report.errors]
-    over = "1 noise" if len(report.errors) == 1 else f"{len(report.errors)} noises"
     lines = []
     if report.mean_error is not None:
+        over = count(len(report.errors), "noise")
         lines.append(f"mean error {_percent(report.mean_error)}, over {over} and 5 severities.")
     if left_out:
         lines.append(f"Not at all five severities, and in no mean: {', '.join(left_out)}.")
@@ -110,6 +112,7 @@ def _conclusions(report: CorruptionReport) -> list[str]:
 
 
 def _percent(error: Estimate) -> str:
+    """An error with its interval, if it has one."""
     return numbers.percents(error) if error.has_interval else f"{error.value:.1%}"
 
 
@@ -130,6 +133,7 @@ _MEAN = "mean"
 
 
 def _caption(lines: Sequence[tuple[str, CorruptionReport]], left: Sequence[str]) -> Iterator[str]:
+    """The sentences of the caption; ``left``: the corruptions that are not drawn."""
     yield (
         f"Share of noisy copies classified wrongly. Bands: 95 % intervals, {LIKE_THESE}. Ring: "
         "error without noise."
@@ -146,6 +150,8 @@ def _caption(lines: Sequence[tuple[str, CorruptionReport]], left: Sequence[str])
 
 
 def _line(ax: Axes, label: str, report: CorruptionReport, style: Mapping[str, Any]) -> None:
+    """Draw the error by severity of a corruption, or the mean over all of them."""
+    # severity 0 is no corruption, the same in every panel
     ax.plot([0], [1 - report.clean], **ring(style["color"]))
     if label == _MEAN:
         if report.errors:

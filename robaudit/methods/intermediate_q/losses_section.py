@@ -231,6 +231,7 @@ _PARTS = ("value", "lower", "upper", "measured_lower", "measured_upper")
 
 
 def _document(level: Losses) -> dict[str, Any]:
+    """The losses at a noise level as JSON values."""
     results = [
         {
             "estimator": result.name,
@@ -275,10 +276,8 @@ _SPREAD = (
 def _spread(group: GroupSummary) -> Iterator[str]:
     """The mean of these images, the median and the 95th percentile."""
     yield numbers.ends(*group.mean.measured.ends, LOSS.low, LOSS.high)
-    yield from (
-        numbers.quantile_estimate(quantile, LOSS.low, LOSS.high)
-        for quantile in (group.median, group.bad_end)
-    )
+    yield numbers.quantile_estimate(group.median, LOSS.low, LOSS.high)
+    yield numbers.quantile_estimate(group.bad_end, LOSS.low, LOSS.high)
 
 
 def _worst_losses(by_level: Sequence[Losses]) -> Iterator[TypedTable]:
@@ -321,9 +320,10 @@ def _named(result: LossResult) -> tuple[str, str]:
 # --- the figure
 
 _MOST_PANELS = 6
-_LEAST = 1e-6
-_FAR = 12.0
 _MOST_TICKS = 6
+_FAR = 12.0  # the ratio of losses from which the scale is logarithmic
+_TINY = 1e-300
+_LEAST = 1e-6  # the lower end of such a scale, relative to the largest loss
 _BESIDE = 0.02  # decades of q between the means of two lines
 
 Line = tuple[str, Losses]
@@ -346,6 +346,7 @@ def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], 
 def _caption(
     shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLevel], *, several: bool
 ) -> Iterator[str]:
+    """The sentences of the caption; ``left``: the noise levels that are not drawn."""
     every = [level for lines in shown.values() for _, level in lines]
     groups = [result.summary for level in every for result in level.results]
     yield (
@@ -354,10 +355,12 @@ def _caption(
     )
     if any(level.attacks for level in every):
         yield "Grey: the highest loss that the attack found; the limit is at least as high."
-    for name in dict.fromkeys(name for lines in shown.values() for name, _ in lines):
-        failed = _failed_attacks(
-            [level for lines in shown.values() for run, level in lines if run == name]
-        )
+    by_run: dict[str, list[Losses]] = {}
+    for lines in shown.values():
+        for name, level in lines:
+            by_run.setdefault(name, []).append(level)
+    for name, levels in by_run.items():
+        failed = _failed_attacks(levels)
         if failed:
             yield f"{name}: {failed}" if several else failed
     yield from caveats(groups, "[ ]")
@@ -386,8 +389,9 @@ def _limits(every: Sequence[Losses]) -> tuple[float, float]:
     results = [result for level in every for result in level.results]
     values = [result.mean.value for result in results]
     ends = [upper for _, upper in map(_ends, results) if math.isfinite(upper)]
-    high = max([*values, *ends, 1e-300])
-    positive = [value for value in values if value > 1e-300]
+    # smaller numbers count as 0, which has neither ratios nor logarithms
+    high = max([*values, *ends, _TINY])
+    positive = [value for value in values if value > _TINY]
     if not positive or max(positive) <= _FAR * min(positive):
         return 0.0, 1.08 * high
     low = max(min(positive), _LEAST * max(positive))
@@ -401,9 +405,9 @@ def _panel(
     styles: Mapping[tuple[str, str], dict[str, Any]],
     limits: tuple[float, float],
 ) -> None:
-    orders = sorted(
-        {result.q for _, level in lines for curve in level.curves.values() for result in curve}
-    )
+    """Draw the losses at a noise level: by q, then of the attack, at the end of the scale."""
+    curves = [curve for _, level in lines for curve in level.curves.values()]
+    orders = sorted({result.q for curve in curves for result in curve})
     reach = math.log10(orders[-1] / orders[0])
     limit = math.log10(orders[-1]) + max(0.35, 0.22 * reach)  # where the attack is
     attacked = any(level.attacks for _, level in lines)
@@ -420,11 +424,13 @@ def _panel(
     for run, level in lines:
         for label, curve in level.curves.items():
             style = styles[run, label]
+            # bars of several lines would lie on each other
             shift = _BESIDE * (reach + 1) * drawn
             drawn += 1
             points = [(math.log10(result.q) + shift, result) for result in curve]
             ax.plot(*_xy(points, limits), zorder=4, **style)
             if level.attacks:
+                # dotted: between the last q and the attack nothing is measured
                 best = max(level.attacks, key=lambda result: result.mean.value)
                 way = [points[-1], (limit + shift, best)]
                 ax.plot(
@@ -449,37 +455,41 @@ def _panel(
 def _xy(
     points: Sequence[tuple[float, LossResult]], limits: tuple[float, float]
 ) -> tuple[list[float], list[float]]:
-    return [x for x, _ in points], [
-        float(np.clip(result.mean.value, *limits)) for _, result in points
-    ]
+    """The places of points, inside the vertical limits."""
+    places = [x for x, _ in points]
+    return places, [float(np.clip(result.mean.value, *limits)) for _, result in points]
 
 
 def _bar(ax: Axes, x: float, result: LossResult, limits: tuple[float, float], ink: str) -> None:
+    """Draw the interval of a mean; none where it says nothing."""
     if _known(result):
-        ax.plot(
-            [x, x], np.clip(_ends(result), *limits), color=ink, linewidth=1.3, alpha=0.8, zorder=4
-        )
+        ends = np.clip(_ends(result), *limits)
+        ax.plot([x, x], ends, color=ink, linewidth=1.3, alpha=0.8, zorder=4)
 
 
 def _orders(ax: Axes, orders: Sequence[float], limit: float | None) -> None:
     """Set ticks at the orders, at some of them if there are many, and at the attack."""
-    every = -(-len(orders) // _MOST_TICKS)
-    shown = list(orders[::-1][::every])[::-1]
+    step = math.ceil(len(orders) / _MOST_TICKS)
+    shown = list(orders[::-1][::step])[::-1]  # from the largest on, which always has a tick
+    places = [math.log10(order) for order in shown]
     texts = [f"{order:.6g}".replace("e+0", "e").replace("e+", "e") for order in shown]
-    ends = [] if limit is None else [(limit, "attack")]
-    places = [*((math.log10(order), text) for order, text in zip(shown, texts, strict=True)), *ends]
-    ax.set_xticks([x for x, _ in places], [text for _, text in places])
+    if limit is not None:
+        places.append(limit)
+        texts.append("attack")
+    ax.set_xticks(places, texts)
     ax.set_xlabel("q (1: the average)")
 
 
 def _failed_attacks(every: Sequence[Losses]) -> str:
     """For how many images the attack failed, as a sentence; empty where it did not."""
-    texts = numbers.level_texts(losses.at for losses in every)
-    failed = [
-        f"{losses.beaten:,} of {count(losses.attacked, 'image')}"
-        + (f" at {texts[losses.at]}" if len(every) > 1 else "")
-        for losses in every
-        if losses.beaten
-    ]
+    texts = numbers.level_texts(level.at for level in every)
+    failed = []
+    for level in every:
+        if level.beaten:
+            at = f" at {texts[level.at]}" if len(every) > 1 else ""
+            failed.append(f"{level.beaten:,} of {count(level.attacked, 'image')}{at}")
+    if not failed:
+        return ""
+    # such a loss proves that the attack's is not the maximum
     why = "where the chains of a q met a higher loss, or a whole interval is above what it found"
-    return f"The attack failed for {', '.join(failed)}, {why}." if failed else ""
+    return f"The attack failed for {', '.join(failed)}, {why}."

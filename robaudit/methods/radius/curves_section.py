@@ -56,6 +56,14 @@ MEANINGS = {
 }
 
 
+def _is_curve(noise: Mapping[str, Any]) -> bool:
+    """Whether a noise of a spec has enough levels for a curve."""
+    if noise.get("kind") == LINEAR:
+        return True
+    levels = noise.get("sigma")
+    return noise.get("kind") == GAUSSIAN and isinstance(levels, list) and len(levels) >= MANY_LEVELS
+
+
 class CurvesSection(Section[Curves]):
     """Error curves under attacks, noise and linear corruption, each in one number: ASR, AMS, gamma
     at 50 %."""
@@ -72,12 +80,8 @@ class CurvesSection(Section[Curves]):
         Gaussian noise."""
         spec = run.info.spec
         attacked = any(entry.get("name") == _GRID_ATTACK for entry in spec.get("estimators", ()))
-        noises = [(entry.get("kind"), entry.get("sigma")) for entry in spec.get("noise", ())]
-        noisy = any(
-            kind == LINEAR or (kind == GAUSSIAN and isinstance(at, list) and len(at) >= MANY_LEVELS)
-            for kind, at in noises
-        )
-        return run.info.clean_accuracy is not None and (attacked or noisy)
+        has_curve = attacked or any(map(_is_curve, spec.get("noise", ())))
+        return run.info.clean_accuracy is not None and has_curve
 
     def records(self, run: Run, request: SectionRequest) -> list[Curves]:
         """The curves of the run."""
@@ -170,13 +174,8 @@ class CurvesSection(Section[Curves]):
     def lines(self, entry: Entry[Curves], request: SectionRequest) -> Iterator[Mapping[str, Any]]:
         """A line for each point of each curve."""
         for kind, curve in entry.record.items():
-            points = zip(
-                curve.places.tolist(),
-                curve.errors.tolist(),
-                curve.lower.tolist(),
-                curve.upper.tolist(),
-                strict=True,
-            )
+            columns = (curve.places, curve.errors, curve.lower, curve.upper)
+            points = zip(*(column.tolist() for column in columns), strict=True)
             for at, error, lower, upper in points:
                 yield {
                     "curve": kind.value,
@@ -201,10 +200,8 @@ def text(summary: CurveSummary) -> str:
     leaves it open."""
     if summary.estimate is None:
         return numbers.NONE
-    return (
-        f"{summary.relation} {summary.estimate.value:.3g} "
-        f"{numbers.rough_interval(*summary.estimate.ends)}"
-    ).strip()
+    interval = numbers.rough_interval(*summary.estimate.ends)
+    return f"{summary.relation} {summary.estimate.value:.3g} {interval}".strip()
 
 
 def _remarks_after(curves: Curves, several: bool) -> list[str]:
@@ -238,16 +235,16 @@ def remarks(model: Curves) -> Iterator[str]:
                 "not as near random guessing as asked."
             )
         elif kind is CurveKind.LINEAR and relation is not ValueRelation.IS:
-            yield (
-                "the accuracy never "
-                f"{'falls to' if relation is ValueRelation.AT_MOST else 'reaches'} 50 %."
-            )
+            verb = "falls to" if relation is ValueRelation.AT_MOST else "reaches"
+            yield f"the accuracy never {verb} 50 %."
         elif relation is ValueRelation.AT_LEAST:
             yield (
                 f"{kind} attacks change nothing on {100 * left:.1f}% of the images up to "
                 f"{end:g}, and these count as {end:g}."
             )
-        if kind is not CurveKind.LINEAR and (first := _first_step(curve)) > _COARSE:
+        # a curve that falls within one step says little about where
+        first = _first_step(curve)
+        if kind is not CurveKind.LINEAR and first > _COARSE:
             what = "noise" if kind is CurveKind.NOISE else f"{kind} attacks"
             step = (
                 f"the first step, {curve.places[1]:g}, takes {100 * first:.0f}% of the "
@@ -261,11 +258,9 @@ def remarks(model: Curves) -> Iterator[str]:
 def _first_step(curve: ErrorCurve) -> float:
     """The share of the correct images that the first step of a grid takes."""
     errors = curve.errors
-    return (
-        float((errors[1] - errors[0]) / (1.0 - errors[0]))
-        if len(errors) > 1 and errors[0] < 1
-        else 0.0
-    )
+    if len(errors) < 2 or errors[0] >= 1:
+        return 0.0
+    return float((errors[1] - errors[0]) / (1.0 - errors[0]))
 
 
 # --- the figure
@@ -277,6 +272,7 @@ _AXES = {
     CurveKind.NOISE: ("Gaussian noise", "standard deviation"),
     CurveKind.LINEAR: ("linear corruption", "gamma, share of the image left"),
 }
+# A noise curve is drawn to 1.25 times the place where nine tenths of its rise are reached.
 _RISEN = 0.9
 _TAIL = 1.25
 
@@ -284,9 +280,10 @@ _TAIL = 1.25
 def _caption(
     shown: Sequence[tuple[str, Curves]], kinds: Sequence[CurveKind], left: Sequence[Entry[Curves]]
 ) -> Iterator[str]:
-    numbers = {curve.images for _, model in shown for curve in model.values()}
-    yield f"Share of {span(numbers)} images that are classified as labelled."
-    if max(numbers) > 1:
+    """The sentences of the caption; ``left``: the runs that are not drawn."""
+    images = {curve.images for _, model in shown for curve in model.values()}
+    yield f"Share of {span(images)} images that are classified as labelled."
+    if max(images) > 1:
         yield f"Bands: 95 % bootstrap intervals, {LIKE_THESE}, each point alone."
     for kind in kinds:
         summaries = [
@@ -294,10 +291,8 @@ def _caption(
             for name, model in shown
             if kind in model
         ]
-        yield (
-            f"{NAMES[kind]}: "
-            f"{'; '.join(f'{name} {text(summary)}'.lstrip() for name, summary in summaries)}."
-        )
+        texts = [f"{name} {text(summary)}".lstrip() for name, summary in summaries]
+        yield f"{NAMES[kind]}: {'; '.join(texts)}."
     if CurveKind.LINEAR in kinds:
         yield (
             "Dashed: half of the images, which human observers name at gamma of about "
@@ -315,10 +310,12 @@ def _caption(
 
 
 def _panel(ax: Axes, kind: CurveKind, curves: Sequence[tuple[dict[str, Any], ErrorCurve]]) -> None:
+    """Draw the curves of one kind."""
     ends = [float(curve.places[_last(curve)]) for _, curve in curves]
     linear = kind is CurveKind.LINEAR
     end = min(ends) if linear else max(*ends, 1e-6)
     for style, curve in curves:
+        # the tails of noise curves would squeeze what can be read
         part = curve.places <= end if kind is CurveKind.NOISE else slice(None)
         at = curve.places[part]
         accuracy = 1.0 - curve.errors[part]

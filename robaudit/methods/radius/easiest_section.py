@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.collections import QuadMesh
     from matplotlib.figure import SubFigure
 
+# of the images, the easiest first
 _SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -117,17 +119,14 @@ class EasiestSection(Section[Easiest]):
     def document(self, entry: Entry[Easiest], request: SectionRequest) -> dict[str, Any]:
         """The errors by level and by the share of images kept."""
         errors, curve = entry.record
-        by_share = {
-            str(at): dict(zip(map(str, _SHARES), _means(errors, i), strict=True))
-            for i, at in enumerate(errors.levels)
-        }
-        band = (
-            None
-            if curve is None
-            else [
+        by_share = {}
+        for i, at in enumerate(errors.levels):
+            by_share[str(at)] = dict(zip(map(str, _SHARES), _means(errors, i), strict=True))
+        band = None
+        if curve is not None:
+            band = [
                 {"share": share, "lower": low, "upper": high} for share, (low, high) in curve.band
             ]
-        )
         return {
             "estimator": errors.estimator,
             "images": errors.images,
@@ -145,6 +144,7 @@ def _unsorted(errors: EasiestErrors) -> tuple[str, ...]:
 
 
 def _means(errors: EasiestErrors, level: int) -> list[float]:
+    """The mean error at a level on each share of the images."""
     means = errors.kept()[:, level]
     return [float(means[max(1, round(share * errors.images)) - 1]) for share in _SHARES]
 
@@ -168,9 +168,8 @@ def _mean_over_noises(curve: KeptCurve) -> TypedTable:
     for share in _SHARES:
         value = float(curve.mean[max(1, round(share * len(curve.mean))) - 1])
         bounds = next((ends for at, ends in band.items() if np.isclose(at, share)), None)
-        rows.append(
-            (share, value if bounds is None else Estimate.population(value, bounds, BOOTSTRAP))
-        )
+        mean = value if bounds is None else Estimate.population(value, bounds, BOOTSTRAP)
+        rows.append((share, mean))
     columns = (TypedColumn("kept", _KEPT), TypedColumn("error", SHARE, across="kept"))
     return TypedTable(
         f"Mean over corruptions and severities: {', '.join(curve.labels)}",
@@ -183,16 +182,17 @@ def _mean_over_noises(curve: KeptCurve) -> TypedTable:
 
 # --- the figure
 
-# inches of a panel; lines of the map
+# inches of a panel
 _WIDE = 2.2
 _HIGH = 2.6
-_MOST_LINES = 400
-# on colours that are the same on light and dark pages
+_MOST_LINES = 400  # of the map
+# errors at the contours; their colour lies on others that are the same on light and dark pages
 _CONTOURS = (0.01, 0.1, 0.5)
 _CONTOUR = "#3b2417"
 
 
 def _caption(entries: Sequence[Entry[Easiest]], curves: Sequence[KeptCurve]) -> Iterator[str]:
+    """The sentences of the caption."""
     every = [entry.record.errors for entry in entries]
     yield (
         f"{numbers.span([errors.images for errors in every])} images sorted by the loss of the "
@@ -227,6 +227,7 @@ def _draw(
     entries: Sequence[Entry[Easiest]],
     curves: Sequence[tuple[str, KeptCurve]],
 ) -> None:
+    """Draw a map for each run, then the curves below them."""
     rows = rows_of(len(entries), size, _WIDE)
     parts = stacked(body, [rows, 1] if curves else [1])
     across = size.across(len(entries), _WIDE)
@@ -236,9 +237,9 @@ def _draw(
     for ax, entry in zip(grid.flat, entries, strict=False):
         drawn = _map(ax, entry.record.errors, size)
         if len(entries) > 1:
-            ax.set_title(
-                cut(entry.name, size.letters(size.body / across - 0.2, bold=True), "middle")
-            )
+            letters = size.letters(size.body / across - 0.2, bold=True)
+            ax.set_title(cut(entry.name, letters, "middle"))
+    # one bar for all maps, which share their scale
     bar = parts[0].colorbar(drawn, ax=grid, aspect=24, pad=0.015)
     bar.outline.set_visible(False)
     percent_scale(bar.ax.yaxis)
@@ -248,6 +249,7 @@ def _draw(
 
 
 def _map(ax: Axes, errors: EasiestErrors, size: PictureSize) -> QuadMesh:
+    """Draw the mean error by noise level (across) and by the number of images kept (upwards)."""
     means = errors.kept()
     images = errors.images
     columns = len(errors.levels)
@@ -272,30 +274,31 @@ def _map(ax: Axes, errors: EasiestErrors, size: PictureSize) -> QuadMesh:
             alpha=0.7,
         )
     texts = list(numbers.level_numbers(errors.levels).values())
-    every = -(-columns * max(map(len, texts)) // 24)
-    ax.set_xticks(range(0, columns, every), texts[::every])
+    # a panel has room for 24 letters of tick labels
+    step = math.ceil(columns * max(map(len, texts)) / 24)
+    ax.set_xticks(range(0, columns, step), texts[::step])
     ax.set(xlim=(-0.5, columns - 0.5), ylim=(0, images), ylabel="easiest images kept")
-    ax.set_xlabel(
-        cut(
-            f"{errors.levels[0].noise} noise, {level_name(str(errors.levels[0].name))}",
-            size.letters(_WIDE - 0.6),
-        )
-    )
+    label = f"{errors.levels[0].noise} noise, {level_name(str(errors.levels[0].name))}"
+    ax.set_xlabel(cut(label, size.letters(_WIDE - 0.6)))
     return drawn
 
 
 def _draw_kept(body: SubFigure, size: PictureSize, curves: Sequence[tuple[str, KeptCurve]]) -> None:
+    """Draw the mean over noises by the share of images kept; of a single run also each noise."""
     ax = body.subplots()
     styles = {name: line_style(i) for i, (name, _) in enumerate(curves)}
     for name, curve in curves:
         style = styles[name]
         if curve.band:
-            shares, lower, upper = zip(*((share, *ends) for share, ends in curve.band), strict=True)
+            shares = [share for share, _ in curve.band]
+            lower = [below for _, (below, _) in curve.band]
+            upper = [above for _, (_, above) in curve.band]
             ax.fill_between(
                 shares, lower, upper, color=style["color"], alpha=0.18, linewidth=0, zorder=1.5
             )
-        for line in curve.by_noise if len(curves) == 1 and len(curve.labels) > 1 else ():
-            ax.plot(curve.shares, line, color=FAINT, linewidth=0.7, alpha=0.6, zorder=2)
+        if len(curves) == 1 and len(curve.labels) > 1:
+            for of_noise in curve.by_noise:
+                ax.plot(curve.shares, of_noise, color=FAINT, linewidth=0.7, alpha=0.6, zorder=2)
         ax.plot(curve.shares, curve.mean, zorder=3, **style)
     ax.set(
         xlim=(0, 1),

@@ -116,17 +116,12 @@ class ScoresSection(Section[Scores]):
         """Radii against the difficulty of the images, with the line of the slope: a panel for each
         of the first nine results and runs."""
         keys = [entry.record.radii.key for entry in entries]
-        every = sorted(entries, key=lambda entry: keys.index(entry.record.radii.key))
         several = len(by_name(entries)) > 1
-        named = [
-            (
-                f"{entry.name}: {entry.record.radii.key}"
-                if several
-                else str(entry.record.radii.key),
-                entry.record,
-            )
-            for entry in every
-        ]
+        named = []
+        # the runs of a result beside each other
+        for entry in sorted(entries, key=lambda entry: keys.index(entry.record.radii.key)):
+            run = f"{entry.name}: " if several else ""
+            named.append((f"{run}{entry.record.radii.key}", entry.record))
         shown = named[:_MOST_PANELS]
         present = {mark for _, scores in shown for mark, _ in _marked(scores.radii)}
 
@@ -175,8 +170,11 @@ def text(score: ScoreValue) -> str:
     if score.population is None or score.measured is None:
         return numbers.NONE
     value = score.population.value
-    unknown = score.measured.bounds == (0.0, 1.0) and 0.0 < value < 1.0
-    mark = ">= " if score.at_least else "~" * unknown
+    # [0, 1] is the whole range of a relative variation: censored images leave both sides open
+    is_unknown = score.measured.bounds == (0.0, 1.0) and 0.0 < value < 1.0
+    mark = numbers.NO_INTERVAL if is_unknown else ""
+    if score.at_least:
+        mark = ">= "
     return f"{mark}{value:.4g} {numbers.rough_interval(*score.population.ends, 4)}".rstrip()
 
 
@@ -215,11 +213,12 @@ def notes(scores: Scores) -> Iterator[str]:
 
 
 def _counts(radii: Radii) -> str:
-    n = len(radii.ids)
+    """How many images there are, and how many of them are classified correctly."""
+    images = len(radii.ids)
     correct = int(radii.correct.sum())
-    return f"{count(n, 'image')}, {correct:,} correct" + (
-        f", {n - correct:,} misclassified (radius 0)" if correct < n else ""
-    )
+    text = f"{count(images, 'image')}, {correct:,} correct"
+    wrong = images - correct
+    return f"{text}, {wrong:,} misclassified (radius 0)" if wrong else text
 
 
 # --- the figure
@@ -258,17 +257,17 @@ def _caption(shown: Sequence[tuple[str, Scores]], left: Sequence[str]) -> Iterat
         radii = scores.radii
         slope = scores.values[Score.SLOPE]
         fit = scores.values[Score.R_SQUARED]
-        words = [count(len(radii.ids), "image")]
+        facts = [count(len(radii.ids), "image")]
         if slope.value is not None:
-            words.append(
-                f"slope {text(slope)}"
-                + ("" if fit.value is None else f", R\N{SUPERSCRIPT TWO} {fit.value:.3f}")
-            )
+            facts.append(f"slope {text(slope)}")
+            if fit.value is not None:
+                facts.append(f"R\N{SUPERSCRIPT TWO} {fit.value:.3f}")
         if censored := int(radii.censored.sum()):
-            words.append(f"{censored:,} censored at {radii.cap:.3g}")
+            facts.append(f"{censored:,} censored at {radii.cap:.3g}")
         if radii.left_out:
-            words.append(f"{radii.left_out:,} correct with g <= 0 not in the fit")
-        yield f"{name}: {', '.join(words)}{'; upper bounds' if radii.upper_bounds else ''}."
+            facts.append(f"{radii.left_out:,} correct with g <= 0 not in the fit")
+        bounds = "; upper bounds" if radii.upper_bounds else ""
+        yield f"{name}: {', '.join(facts)}{bounds}."
     if any(scores.values[Score.SLOPE].value is not None for _, scores in shown):
         yield "Line: r = slope g through the origin, of the correct images with g > 0."
     if any(not scores.radii.correct.all() for _, scores in shown):
@@ -285,14 +284,14 @@ def _caption(shown: Sequence[tuple[str, Scores]], left: Sequence[str]) -> Iterat
 def _marked(radii: Radii) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """The marks that are in use, and a mask of their images."""
     known = ~np.isnan(radii.g)
-    for name, marked in zip(
-        _MARKS, (radii.correct & ~radii.censored, radii.censored, ~radii.correct), strict=True
-    ):
+    masks = (radii.correct & ~radii.censored, radii.censored, ~radii.correct)
+    for name, marked in zip(_MARKS, masks, strict=True):
         if (marked & known).any():
             yield name, marked & known
 
 
 def _panel(ax: Axes, scores: Scores, size: PictureSize) -> None:
+    """Draw the radii of a result against the difficulty, and the line of the slope."""
     radii = scores.radii
     slope = scores.values[Score.SLOPE].value
     for name, at in _marked(radii):
@@ -302,15 +301,12 @@ def _panel(ax: Axes, scores: Scores, size: PictureSize) -> None:
     right = max(0.0, *ax.get_xlim())
     top = 1.06 * max(float(radii.values[known].max(initial=0.0)), 1e-12)
     if slope is not None:
+        # the line ends at the top or at the right of the panel
         end = min(right, top / slope) if slope > 0 else right
         ax.plot([0.0, end], [0.0, slope * end], color=FAINT, linewidth=1.3, zorder=2)
     ax.set(xlim=(left, right), ylim=(0.0, top))
     few_ticks(ax.xaxis, 4)
     few_ticks(ax.yaxis, 4)
     ax.set_xlabel("difficulty g (right: easier)")
-    ax.set_ylabel(
-        cut(
-            f"{radii.key.norm} radius" if radii.key.norm else radii.key.quantity,
-            size.letters(_HIGH - 0.5),
-        )
-    )
+    label = f"{radii.key.norm} radius" if radii.key.norm else radii.key.quantity
+    ax.set_ylabel(cut(label, size.letters(_HIGH - 0.5)))
