@@ -92,6 +92,7 @@ class ClassesSection(Section[ClassBias]):
 
     def changes(self, entries: Sequence[Entry[ClassBias]], request: SectionRequest) -> Changes:
         """The differences of the class means from the first run's; by label only."""
+        # a comparison knows the labels of the images, not the columns of the data
         if entries[0].record.by != "label":
             return Changes()
         by_run = {}
@@ -153,6 +154,7 @@ class ClassesSection(Section[ClassBias]):
         self, entry: Entry[ClassBias], request: SectionRequest
     ) -> Iterable[Mapping[str, Any]]:
         """A line for each class, in order of class."""
+        # CSV is the same with and without other runs beside it
         lines = self.table(replace(entry, several=False), request).csv_lines()
         return sorted(lines, key=lambda line: line["index"])
 

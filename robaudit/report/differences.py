@@ -42,6 +42,7 @@ def mean_changes(entries: Sequence[Entry[Any]], *notes: str) -> Changes:
         entries: of all runs.
         notes: how to read the differences.
     """
+    # results that only one run has are not compared, and have a dash in the table
     by_run = {}
     for name, groups in changes_of(entries).items():
         by_run[name] = {

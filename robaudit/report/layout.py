@@ -105,6 +105,7 @@ def _cell(column: TypedColumn, value: Value) -> Cell:
 
 def _heads(tables: Sequence[TypedTable]) -> list[_Head]:
     """The heads of the columns that name no subject; a column across another has several."""
+    # a dictionary keeps the order of the first table that has a column
     heads: dict[_Head, None] = {}
     for table in tables:
         across = {column.across for column in table.columns} - {""}
@@ -116,6 +117,7 @@ def _heads(tables: Sequence[TypedTable]) -> list[_Head]:
                 heads[_Head(column, None, text)] = None
                 continue
             other = next(spread for spread in table.columns if spread.name == column.across)
+            # of all tables: a run that lacks a value has the column, too, with a dash
             for at in sorted(_values_of(other, tables)):
                 heads[_Head(column, at, other.text(at))] = None
     return list(heads)
@@ -159,6 +161,8 @@ def _lines_of(
         subject = tuple(_cell(column, row[places[column]]) for column in subjects)
         key = table.keys[number] if table.keys else subject
         rank = 0.0 if table.rank is None else table.rank(row)
+        # rows that differ only in the value across become one line; others stay apart, even where
+        # their texts are the same
         line = lines.setdefault(key if merges else number, _Line(key, subject, {}, rank))
         for head in own:
             across = head.column.across
@@ -193,12 +197,14 @@ def _arranged(
         for name, of_run in lines.items():
             rows += [(Cell(name), *line.subject, *line.cells(heads)) for line in of_run]
         return (Column("run"), *subject, *values), rows
+    # subjects in the order of the first run, then those that only further runs have
     by_key: dict[Hashable, dict[str, _Line]] = {}
     for name, of_run in lines.items():
         for line in of_run:
             by_key.setdefault(line.key, {})[name] = line
     subjects = list(by_key)
     if first.rank is not None:
+        # the sort is stable, so that ties keep that order
         subjects.sort(key=lambda key: -max(line.rank for line in by_key[key].values()))
     arrange = _below_each_other if first.beside is Beside.KEYS else _in_columns
     added, rows = arrange([(key, by_key[key]) for key in subjects], list(lines), heads, changes)
@@ -222,6 +228,7 @@ def _below_each_other(
         for name in names:
             line = lines.get(name) or _Line(key, subject, {})
             row = [*subject, Cell(name), *line.cells(heads)]
+            # empty in the line of the first run, which differs from nothing
             if changes:
                 change = changes.by_run.get(name, {}).get(key)
                 row.append(Cell("" if change is None else _difference(change)))
@@ -235,6 +242,7 @@ def _in_columns(
     """A line for each subject and a column for each run, then the differences from the first
     run."""
     base, *others = names
+    # the name of a run is enough above a single value
     alone = len(heads) == 1
     columns = [
         _column(head.column, name if alone else f"{name}: {head.text}")

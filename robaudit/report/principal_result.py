@@ -28,6 +28,7 @@ def same_result(entries: Sequence[Entry[T]], key_of: Callable[[T], GroupKey]) ->
 def principal(groups: Sequence[GroupSummary]) -> str:
     """The estimator that answers the question: the first of a probability with intervals, else the
     first."""
+    # a probability answers how often noise changes the prediction; approximations have no interval
     for group in groups:
         if group.quantity.unit == "probability" and group.with_interval:
             return group.key.estimator

@@ -187,8 +187,10 @@ def _text(
     high = line.quantity.high
     if row is None or not math.isfinite(row.value):
         return numbers.NONE
+    # a radius beyond the cap of its search
     if row.censored:
         return f"> {numbers.plain(row.value, low, high)}"
+    # without a proof the estimator abstains; that does not make the image less robust
     if row.quantity == CERTIFIED.name and row.value <= 0.0:
         return "abstains"
     return text(row.value, row.lower, row.upper, low, high)

@@ -173,6 +173,7 @@ class Section(ABC, Generic[T]):
         from robaudit.report.layout import laid_out
 
         several = len(runs_of(entries)) > 1
+        # one table of each run, or several of a run with several records
         alike: dict[object, list[tuple[str, TypedTable]]] = {}
         for entry in entries:
             for table in self.typed_tables(replace(entry, several=several), request):
@@ -232,6 +233,7 @@ class Section(ABC, Generic[T]):
 
         with blaming(f"section {type(self).__name__}", type(self)):
             tables = list((self.page_tables if page else self.tables)(entries, request))
+        # without tables there is nothing that anybody would compare
         line = not_compared(runs_of(entries)) if tables else ""
         return [*tables, Table(notes=(line,))] if line else tables
 
@@ -419,6 +421,7 @@ def section_csv(name: str, entries: Sequence[Entry[Any]], request: SectionReques
     ]
     lines += _differences(section, entries, request)
     records = [dict(flat(line)) for line in lines]
+    # records may have different columns: those of the differences come last
     columns = list(dict.fromkeys(column for record in records for column in record))
     if not records:
         columns = ["run", *_columns_without_lines(section, entries, request)]
@@ -429,6 +432,7 @@ def _columns_without_lines(
     section: Section[Any], entries: Sequence[Entry[Any]], request: SectionRequest
 ) -> list[str]:
     """The columns of a CSV file without lines, as far as the tables tell."""
+    # a section that writes its own lines need not have a typed table
     if type(section).lines is not Section.lines:
         return []
     columns: dict[str, None] = {}

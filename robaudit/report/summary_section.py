@@ -38,6 +38,7 @@ from robaudit.text import count, printable
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_MOST_SKIPPED = 3  # samples above the tables
 QUANTILE_ENDS = f"[ ] beside a median or percentile: 95 % interval for {THESE_IMAGES}."
 
 
@@ -95,6 +96,7 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
         self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], request: SectionRequest
     ) -> Iterator[Table]:
         """The tables without losses where there are losses by q, which have their own section."""
+        # losses by q are in the section losses of the page
         reduced = [replace(entry, record=_beside_losses(entry.record)) for entry in entries]
         if any(entry.record for entry in reduced):
             yield from self.tables(reduced, request)
@@ -183,9 +185,10 @@ def headline(info: RunInfo) -> list[str]:
         f"noise           {info.noise}",
         f"run             seed {info.seed}, {info.device}, {passes}",
     ]
-    lines += [f"skipped         {skip.reason}" for skip in info.skipped[:3]]
-    if len(info.skipped) > 3:
-        lines.append(f"skipped         and {len(info.skipped) - 3} more: see run.json")
+    lines += [f"skipped         {skip.reason}" for skip in info.skipped[:_MOST_SKIPPED]]
+    if len(info.skipped) > _MOST_SKIPPED:
+        rest = len(info.skipped) - _MOST_SKIPPED
+        lines.append(f"skipped         and {rest} more: see run.json")
     return [printable(line) for line in lines]
 
 
@@ -240,7 +243,9 @@ def _overall(
 ) -> TypedTable:
     """The results of one run."""
     quantity = groups[0].quantity
+    # the number of images is a column only where it differs
     same_images = len({group.images for group in groups}) == 1
+    # the two thresholds only mean something for a probability of doing right
     shares = ("< 0.5", "< 0.9") if quantity.is_share and quantity.higher_is_better else ()
     tail = _tail(quantity)
     heads = ["median", tail, *shares, "seconds"]
@@ -355,6 +360,7 @@ def mean_text(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool
     if alone:
         return numbers.with_interval(mean.value, *mean_ends(mean, alone=True), *ends)
     text = numbers.mean_estimate(mean, *ends)
+    # the interval covers the choice of images; the "~" says that the images' own errors are unknown
     return text if exact or text.startswith(numbers.NO_INTERVAL) else numbers.NO_INTERVAL + text
 
 
@@ -464,6 +470,7 @@ def left_open(groups: Sequence[GroupSummary]) -> Iterator[str]:
 def censoring(groups: Sequence[GroupSummary]) -> Iterator[str]:
     """A line for each result with values that are only known to be larger, or were not found."""
     for group in groups:
+        # the mean counts a censored value as the cap, so it can only be too small
         if group.censored and group.cap is not None:
             where = "" if group.key.at.noise is None else f" at {group.key.at}"
             beyond = f"beyond {group.cap:.4g}"

@@ -44,6 +44,7 @@ class Kind:
 
 def _number(value: float | Estimate) -> str:
     if isinstance(value, Estimate):
+        # the range of the quantity is not known here, so that no value counts as the end of it
         return numbers.with_interval(value.value, *value.ends, -math.inf, math.inf)
     return f"{value:.4g}"
 
@@ -126,6 +127,8 @@ class TypedColumn:
         """A value for CSV, by column: several where it is an estimate, a mapping or a record."""
         from robaudit.records import Record
 
+        # A record names its own columns. It is written here and not where the table is made: people
+        # see a few rows only, and a record may compute its interval on first use.
         if isinstance(value, Record):
             yield from value.document().items()
         elif not self.name:
@@ -212,6 +215,7 @@ class TypedTable:
             line: dict[str, Any] = {}
             for column, value in zip(self.columns, row, strict=True):
                 line.update(column.values(value))
+            # rows for people alone have no named value, as "no noise" among the noise levels
             if any(value is not None for value in line.values()):
                 yield {**self.about, **line}
 
@@ -263,6 +267,7 @@ class Changes:
         for name, of_run in self.by_run.items():
             for key, change in of_run.items():
                 parts = change.document()
+                # a column of its own, before the difference and its interval
                 images = parts.pop("images")
                 about = {"run": name, "base": base, **self.about(key)}
                 yield {**about, "images": images, "difference": parts}

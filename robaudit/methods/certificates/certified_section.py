@@ -42,6 +42,7 @@ from robaudit.text import count
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Round distances between the radii of a table: 0.0001, 0.00025, 0.0005, 0.001, ...
 _STEPS = tuple(factor * 10.0**power for power in range(-4, 4) for factor in (1.0, 2.5, 5.0))
 _MOST_RADII = 8
 _BEYOND = "not certifiable"
@@ -58,6 +59,7 @@ def read_radii(texts: Sequence[str], where: str) -> tuple[float, ...] | None:
         if set(texts) != {"all"}:
             raise SpecError(f"{where} all", "includes every radius", "leave the others out")
         return None
+    # a dictionary, because 0.5 and 1/2 are the same radius
     radii = {number(where, text): text for text in texts}
     for value, text in radii.items():
         if value < 0.0:
@@ -334,6 +336,7 @@ def _statistics(
         ("abstains", None, accuracy.abstains),
     ]:
         yield name, radius, share.count, share.total, share.value, *share.estimate.ends
+    # the median and the largest radius are exact for these images, and have no interval for others
     yield "mean_radius", None, None, images, accuracy.mean.value, *accuracy.mean.ends
     others = {"median": accuracy.median, "largest": accuracy.largest}
     yield from (
@@ -427,12 +430,13 @@ def _curve(ax: Axes, accuracy: CertifiedAccuracy, end: float, style: dict[str, A
     Beyond the largest possible radius there is neither line nor band.
     """
     curve = accuracy.curve()
+    # beyond the largest possible radius no image could be certified, whatever the network
     last = min(end, accuracy.certificates.possible)
     beyond = accuracy.at(2.0 * end).estimate  # nothing is certified there
     lower, upper = beyond.bounds or (0.0, 1.0)
-    at = np.unique(
-        np.linspace(0, len(curve.radii) - 1, min(len(curve.radii), _MOST_STEPS)).round().astype(int)
-    )
+    # a data set may have as many steps as images: only some are drawn
+    steps = len(curve.radii)
+    at = np.unique(np.linspace(0, steps - 1, min(steps, _MOST_STEPS)).round().astype(int))
     radii = np.append(curve.radii[at], max(last, accuracy.largest))
     columns = ((curve.values, beyond.value), (curve.lowers, lower), (curve.uppers, upper))
     values, lowers, uppers = (np.append(column[at], zero) for column, zero in columns)

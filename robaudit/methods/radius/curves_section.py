@@ -42,7 +42,8 @@ from robaudit.text import count
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COARSE = 0.5  # of the images in one step: the grid is too coarse for this network
+# A remark asks for a finer grid where one step takes more of the correct images than this.
+_COARSE = 0.5
 MANY_LEVELS = 5
 """The least number of levels of Gaussian noise that make a curve."""
 _GRID_ATTACK = "radius_pgd"
@@ -111,6 +112,7 @@ class CurvesSection(Section[Curves]):
             notes=tuple(_notes(curves)),
             remarks=tuple(_remarks_after(curves, entry.several)),
             shows=lambda row: row[1] is not None,
+            # in the order of the kinds, also where the first run lacks one
             rank=lambda row: -places[row[0]],
             beside=Beside.COLUMNS,
         )

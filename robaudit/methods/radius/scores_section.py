@@ -89,6 +89,7 @@ class ScoresSection(Section[Scores]):
             facts=(_counts(radii),),
             notes=(f"[ ] {_INTERVALS}.",),
             remarks=tuple(notes(entry.record)),
+            # undefined scores are in a remark, with the reason
             shows=lambda row: row[1].value is not None,
             beside=Beside.COLUMNS,
         )
@@ -299,6 +300,7 @@ def _panel(ax: Axes, scores: Scores, size: PictureSize) -> None:
     known = ~np.isnan(radii.g)
     left = min(0.0, *ax.get_xlim())
     right = max(0.0, *ax.get_xlim())
+    # 1e-12: radii may all be 0, and a panel needs some height
     top = 1.06 * max(float(radii.values[known].max(initial=0.0)), 1e-12)
     if slope is not None:
         # the line ends at the top or at the right of the panel

@@ -82,6 +82,7 @@ class Subject(Record):
     def counts(self) -> dict[str, int]:
         """Counts of the samples left out by reason: ``skipped`` (in a comparison also
         ``base_skipped``), and ``left_out``."""
+        # a comparison loses a sample that either run skipped
         base = {} if self.against is None else {"base_skipped": self.against.skipped}
         return {"skipped": self.skipped, **base, **self.left_out}
 
@@ -176,6 +177,7 @@ def gates_json(
 
 def json_text(document: Mapping[str, Any]) -> str:
     """Indented JSON that never holds NaN or infinity."""
+    # NaN is no JSON: an error here is better than a file that no other program reads
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
