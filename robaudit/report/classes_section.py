@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from robaudit.compare.result import ClassChange
@@ -97,11 +98,12 @@ class ClassesSection(Section[ClassBias]):
             return Changes()
         by_run = {}
         for name, groups in changes_of(entries).items():
-            by_run[name] = {
-                _row_key(group.key, change): for_the_population(change.difference, change.images)
-                for group in groups.values()
-                for change in group.classes
-            }
+            differences = {}
+            for group in groups.values():
+                for change in group.classes:
+                    key = _row_key(group.key, change)
+                    differences[key] = for_the_population(change.difference, change.images)
+            by_run[name] = differences
         return Changes(by_run, notes=("[ ] of the differences: for all classes together.",))
 
     def page_tables(
@@ -347,10 +349,11 @@ def _caption(entries: Sequence[Entry[ClassBias]], between: int) -> Iterator[str]
     for entry in entries:
         name = f"{entry.name}: " if len(entries) > 1 else ""
         yield name + legends.gap_sentence(entry.record)
+    classes = list(chain.from_iterable(bias.classes for bias in biases))
     images = sum(stats.images for stats in biases[0].classes)
     by = "label" if biases[0].by == "label" else "predicted class"
     yield f"{images:,} images in {len(biases[0].classes):,} classes, by {by}."
-    if any(stats.difference is not None for bias in biases for stats in bias.classes):
+    if any(stats.difference is not None for stats in classes):
         yield (
             "Dot: mean of the class minus the mean of all other images; bar: its "
             f"{100 * (1 - biases[0].alpha):g} % interval for "
@@ -361,15 +364,13 @@ def _caption(entries: Sequence[Entry[ClassBias]], between: int) -> Iterator[str]
         yield "Right: mean of the class, and its number of images."
     if between:
         yield f"{between:,} classes between are not shown."
-    if any(stats.images == 1 for bias in biases for stats in bias.classes):
+    if any(stats.images == 1 for stats in classes):
         yield "A class without a dot has a single image."
     if voted := list(dict.fromkeys(bias.key.estimator for bias in biases if bias.by_votes)):
         yield by_the_votes(voted)
     if any(bias.of_bounds for bias in biases):
         yield "Some values are only bounds: differences are between the bounds."
-    if any(
-        stats.mean.measured.method == MeanMethod.NONE for bias in biases for stats in bias.classes
-    ):
+    if any(stats.mean.measured.method == MeanMethod.NONE for stats in classes):
         yield (
             "No image has an interval of its own: its value is an approximation of unknown "
             "error, which no bar covers."

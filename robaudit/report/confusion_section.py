@@ -76,6 +76,7 @@ class ConfusionSection(Section[Confusion]):
             known = (known_name(turn.start, names), known_name(turn.to, names))
             rows.append((*classes, turn, *known))
         kind = "label" if record.by == "label" else "predicted without noise"
+        in_csv = "rest" if len(rows) < MOST_TURNS else f"first {MOST_TURNS}"
         return TypedTable(
             str(record.key),
             (TypedColumn("", TEXT, head=kind), *_COLUMNS),
@@ -84,7 +85,7 @@ class ConfusionSection(Section[Confusion]):
             notes=(f"[ ] 95 % interval, {LIKE_THESE} of the class.",) if rows else (),
             empty="No noisy copy changes class.",
             most=_MOST,
-            more=f"... and {{}} more pairs: --format csv has up to {MOST_TURNS} of a run.",
+            more=f"... and {{}} more pairs: --format csv has the {in_csv}.",
             rank=lambda row: row[2].share,
             beside=Beside.COLUMNS,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,11 +46,10 @@ class CorruptionSection(Section[CorruptionReport]):
         each severity, and the mean error."""
         report = entry.record
         means = report.mean_errors()
-        rows = [
-            (label, level, cell, means.get(label))
-            for label, by_level in report.cells.items()
-            for level, cell in by_level.items()
-        ]
+        rows = []
+        for label, by_level in report.cells.items():
+            mean = means.get(label)
+            rows += [(label, level, cell, mean) for level, cell in by_level.items()]
         return TypedTable(
             "Accuracy by severity: share of noisy copies classified correctly "
             f"({report.estimator})",
@@ -73,7 +73,7 @@ class CorruptionSection(Section[CorruptionReport]):
         every_name = told_apart([(entry.name, entry.record.estimator) for entry in entries])
         names = every_name[:_MOST_LINES]
         lines = [(name, entry.record) for name, entry in zip(names, entries, strict=False)]
-        panels = list(dict.fromkeys(label for _, report in lines for label in report.cells))
+        panels = list(dict.fromkeys(chain.from_iterable(report.cells for _, report in lines)))
         if any(len(report.errors) > 1 for _, report in lines):
             panels.insert(0, _MEAN)
         styles = [line_style(i, marks=True) for i in range(len(lines))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -365,7 +366,7 @@ def _caption(entries: Sequence[Entry[Flagged]]) -> Iterator[str]:
         f"Each image {pair}; the predicted class, and the class it most likely flips to; "
         f"{every[0].key.quantity}."
     )
-    samples = [sample for flagged in every for sample in flagged.samples]
+    samples = list(chain.from_iterable(flagged.samples for flagged in every))
     if any(sample.label is not None and sample.label != sample.predicted for sample in samples):
         yield "is: the label, where the model is wrong without noise."
     if any(flagged.with_interval for flagged in every):

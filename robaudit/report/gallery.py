@@ -6,6 +6,7 @@ import io
 import math
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -148,7 +149,8 @@ def write_gallery(
     Raises:
         RobauditError: the data set has moved, or the folder cannot be written.
     """
-    images = RunImages(run, (sample.id for group in flagged for sample in group.samples), source)
+    samples = chain.from_iterable(group.samples for group in flagged)
+    images = RunImages(run, (sample.id for sample in samples), source)
     written = 0
     for group in flagged:
         target = folder / plain_name(f"{group.key.estimator}-{_level(group.key.at)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 from robaudit.report import numbers
@@ -33,15 +34,13 @@ def laid_out(named: Named, *, several: bool, changes: Changes = NO_CHANGES) -> T
     # the heading of a table apart already has the name of the run
     is_apart = several and first.beside is Beside.APART
     prefixes = [f"{name}: " if several and not is_apart else "" for name, _ in named]
-    conclusions = [
-        replace(cell, text=prefix + cell.text)
-        for prefix, table in zip(prefixes, tables, strict=True)
-        for cell in table.conclusions
-    ]
+    conclusions = []
+    for prefix, table in zip(prefixes, tables, strict=True):
+        conclusions += [replace(cell, text=prefix + cell.text) for cell in table.conclusions]
     if first.empty and not rows:
         conclusions.append(Cell(first.empty))
     notes = [first.more.format(f"{rest:,}")] if rest else []
-    notes += dict.fromkeys(note for table in tables for note in table.notes)
+    notes += _each_once(table.notes for table in tables)
     if several and changes and first.beside in _COMPARED:
         notes += changes.notes
     notes += _of_runs(prefixes, [table.remarks for table in tables])
@@ -51,13 +50,18 @@ def laid_out(named: Named, *, several: bool, changes: Changes = NO_CHANGES) -> T
         columns if rows or first.empty else (),
         tuple(shown),
         lines=(
-            *dict.fromkeys(line for table in tables for line in table.lines),
+            *_each_once(table.lines for table in tables),
             *_of_runs(prefixes, [table.facts for table in tables]),
         ),
         conclusions=tuple(conclusions),
         notes=tuple(notes),
         folded=first.folded,
     )
+
+
+def _each_once(texts: Iterable[Sequence[str]]) -> dict[str, None]:
+    """The texts of all tables, in order and without repeats."""
+    return dict.fromkeys(chain.from_iterable(texts))
 
 
 def _of_runs(prefixes: Iterable[str], texts: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -140,7 +144,7 @@ def _subject_columns(tables: Sequence[TypedTable]) -> list[TypedColumn]:
         if not column.is_key or column.head is None:
             continue
         place = tables[0].columns.index(column)
-        values = {row[place] for table in tables for row in table.rows}
+        values = {row[place] for row in chain.from_iterable(table.rows for table in tables)}
         if len(values) > 1 or not column.varying:
             columns.append(column)
     return columns
@@ -190,7 +194,7 @@ def _arranged(
     for name, table in named:
         lines[name] += _lines_of(table, named_by, heads)
     if not several or first.beside is Beside.APART:
-        every = [line for of_run in lines.values() for line in of_run]
+        every = list(chain.from_iterable(lines.values()))
         return (*subject, *values), [(*line.subject, *line.cells(heads)) for line in every]
     if first.beside is Beside.LINES:
         rows = []
@@ -244,11 +248,10 @@ def _in_columns(
     base, *others = names
     # the name of a run is enough above a single value
     alone = len(heads) == 1
-    columns = [
-        _column(head.column, name if alone else f"{name}: {head.text}")
-        for name in names
-        for head in heads
-    ]
+    columns = []
+    for name in names:
+        texts = [name if alone else f"{name}: {head.text}" for head in heads]
+        columns += [_column(head.column, text) for head, text in zip(heads, texts, strict=True)]
     compared = others if changes else []
     for name in compared:
         columns.append(Column(f"{name} - {base}", number=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -204,17 +205,17 @@ def _keys(curves: Sequence[LevelCurve]) -> Iterator[Key]:
     for noise in dict.fromkeys(_key(curve)[1] for curve in curves):
         same_noise = [curve for curve in curves if _key(curve)[1] == noise]
         yield from ((noise, _key(curve)[2]) for curve in same_noise)
-        if any(point.noisy_accuracy for curve in same_noise for point in curve):
+        if any(point.noisy_accuracy for point in chain.from_iterable(same_noise)):
             yield noise, _ACCURACY
 
 
 def _caption(curves: Sequence[LevelCurve], left: Sequence[str]) -> Iterator[str]:
-    points = [point for curve in curves for point in curve]
+    points = list(chain.from_iterable(curves))
     yield (
         f"{span([point.images for point in points])} images. Bands: 95 % intervals of the "
         f"mean, {covered(points)}."
     )
-    if any(point.noisy_accuracy for curve in curves for point in curve):
+    if any(point.noisy_accuracy for point in points):
         yield (
             "Accuracy: share of noisy copies classified as labelled; ring: accuracy without noise."
         )
@@ -229,7 +230,8 @@ def _panel(
     size: PictureSize,
 ) -> None:
     """Draw the means of a quantity; None: accuracy."""
-    levels = [point.key.at for curve, _ in lines for point in curve]
+    points = chain.from_iterable(curve for curve, _ in lines)
+    levels = [point.key.at for point in points]
     lowest = 1.0
     no_noise = _level_axis(ax, levels)
     for curve, style in lines:

@@ -57,6 +57,12 @@ class SampleSection(Section[Spectrum]):
         """A line for each image, three columns for each result."""
         names = entry.run.class_names
         for sample in entry.record.samples:
+            values: dict[str, float | None] = {}
+            for line in entry.record.lines:
+                row = sample.rows.get(line.key)
+                values[str(line.key)] = None if row is None else row.value
+                values[f"{line.key} lower"] = None if row is None else row.lower
+                values[f"{line.key} upper"] = None if row is None else row.upper
             yield {
                 "sample_id": sample.id,
                 "label": sample.label,
@@ -66,13 +72,7 @@ class SampleSection(Section[Spectrum]):
                 "correct": sample.correct,
                 "margin": sample.margin,
                 "difficulty": sample.difficulty,
-                **{
-                    f"{line.key}{part}": None
-                    if (row := sample.rows.get(line.key)) is None
-                    else getattr(row, part.strip() or "value")
-                    for line in entry.record.lines
-                    for part in ("", " lower", " upper")
-                },
+                **values,
             }
 
 

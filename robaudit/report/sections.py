@@ -7,6 +7,7 @@ import contextlib
 from abc import ABC
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast, final
 
 from robaudit.errors import RobauditError, SpecError, did_you_mean
@@ -252,11 +253,10 @@ class Section(ABC, Generic[T]):
         """
         names = run_names(runs, request.label)
         with blaming(f"section {type(self).__name__}", type(self)):
-            return [
-                Entry(name, run, record)
-                for run, name in zip(runs, names, strict=True)
-                for record in self.records(run, request)
-            ]
+            entries = []
+            for run, name in zip(runs, names, strict=True):
+                entries += [Entry(name, run, record) for record in self.records(run, request)]
+            return entries
 
     @final
     def suits(self, run: Run) -> bool:
@@ -373,9 +373,10 @@ def sections_of(run: Run) -> dict[str, Section[Any]]:
 
 def section_options() -> dict[SectionOption, str]:
     """The options that only one section has, with the name of that section."""
-    return {
-        option: name for name, section in working_sections().items() for option in section.options
-    }
+    options = {}
+    for name, section in working_sections().items():
+        options.update(dict.fromkeys(section.options, name))
+    return options
 
 
 def _used(section: Section[Any] | None) -> frozenset[str]:
@@ -416,13 +417,13 @@ def section_csv(name: str, entries: Sequence[Entry[Any]], request: SectionReques
     from robaudit.runs.serialise import table_csv
 
     section = section_of(name)
-    lines = [
-        {"run": entry.name, **line} for entry in entries for line in section.lines(entry, request)
-    ]
+    lines: list[dict[str, Any]] = []
+    for entry in entries:
+        lines += [{"run": entry.name, **line} for line in section.lines(entry, request)]
     lines += _differences(section, entries, request)
     records = [dict(flat(line)) for line in lines]
     # records may have different columns: those of the differences come last
-    columns = list(dict.fromkeys(column for record in records for column in record))
+    columns = list(dict.fromkeys(chain.from_iterable(records)))
     if not records:
         columns = ["run", *_columns_without_lines(section, entries, request)]
     return table_csv(columns, ([record.get(column) for column in columns] for record in records))
@@ -457,11 +458,10 @@ def section_json(name: str, entries: Sequence[Entry[Any]], request: SectionReque
     from robaudit.runs.serialise import document_json
 
     section = section_of(name)
-    results = [
-        {"run": entry.name, **values}
-        for entry in entries
-        for values in _objects(section, entry, request)
-    ]
+    results: list[dict[str, Any]] = []
+    for entry in entries:
+        objects = _objects(section, entry, request)
+        results += [{"run": entry.name, **values} for values in objects]
     document: dict[str, Any] = {"section": name, "results": results}
     differences = [json_values(line) for line in _differences(section, entries, request)]
     if differences:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -281,9 +282,8 @@ def _overall(
         notes=(
             interval,
             f"{tail}: 95 % of the images have at {side} this value. {QUANTILE_ENDS}",
-            *how_to_read(groups, "[ ]"),
+            *caveats(groups, "[ ]"),
         ),
-        remarks=tuple(left_open(groups)),
     )
 
 
@@ -416,17 +416,28 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
         groups: shown together.
         interval: what the table calls the interval of the mean.
     """
-    yield from how_to_read(groups, interval)
-    yield from left_open(groups)
+    yield from _approximations(groups, interval)
+    yield from censoring(groups)
+    yield from open_ends(groups)
+    yield from _bounds(groups)
+    yield from _left_out(groups)
 
 
 def how_to_read(groups: Sequence[GroupSummary], interval: str = "the interval") -> Iterator[str]:
-    """The limits that the estimators of these groups have in any run.
+    """The :func:`caveats` that are about the estimators, and so hold for any run."""
+    yield from _approximations(groups, interval)
+    yield from _bounds(groups)
 
-    Args:
-        groups: shown together.
-        interval: what the table calls the interval of the mean.
-    """
+
+def left_open(groups: Sequence[GroupSummary]) -> Iterator[str]:
+    """The :func:`caveats` with counts, which are about one run."""
+    yield from censoring(groups)
+    yield from open_ends(groups)
+    yield from _left_out(groups)
+
+
+def _approximations(groups: Sequence[GroupSummary], interval: str) -> Iterator[str]:
+    """What the intervals of these groups do not cover."""
     if any(group.with_interval < group.images for group in groups):
         yield approximate(interval)
     if biased := _estimators(groups, lambda group: group.approximate):
@@ -443,6 +454,10 @@ def how_to_read(groups: Sequence[GroupSummary], interval: str = "the interval") 
             "which they stopped, and so is their mean; "
             f"{interval} allows for it."
         )
+
+
+def _bounds(groups: Sequence[GroupSummary]) -> Iterator[str]:
+    """The estimators whose values are bounds."""
     if bounds := _estimators(groups, lambda group: group.of_search):
         yield f"<= {', '.join(bounds)}: upper bounds; the true value of an image may be smaller."
     if bounds := _estimators(groups, lambda group: group.lower_bounds):
@@ -457,10 +472,8 @@ def _estimators(
     return list(dict.fromkeys(names))
 
 
-def left_open(groups: Sequence[GroupSummary]) -> Iterator[str]:
-    """How many images of this run are not measured, or on one side only."""
-    yield from censoring(groups)
-    yield from open_ends(groups)
+def _left_out(groups: Sequence[GroupSummary]) -> Iterator[str]:
+    """How many results have no finite value, and how many a note."""
     if dropped := sum(group.not_finite for group in groups):
         yield f"{count(dropped, 'result')} left out: not a finite number."
     if noted := sum(group.noted for group in groups):
@@ -591,7 +604,7 @@ def _threshold(request: SectionRequest, quantity: Quantity) -> float:
 
 
 def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
-    groups = [line.group for panel in shown for line in panel.lines]
+    groups = [line.group for line in chain.from_iterable(panel.lines for panel in shown)]
     yield (
         f"{numbers.span([group.images for group in groups])} images, sorted from the least to "
         "the most robust: a curve gives the share of "
@@ -643,8 +656,8 @@ def _draw_panel(ax: Axes, panel: _Panel, size: PictureSize, width: float) -> Non
         label = f"{name}{mean}"
         if name and len(label) > letters:
             label = f"{name}{mean.partition(' [')[0]}"
-        label = cut(label, letters) if i in named else None
-        ax.plot(shares, values, drawstyle="steps-pre", label=label, **style)
+        shown = cut(label, letters) if i in named else None
+        ax.plot(shares, values, drawstyle="steps-pre", label=shown, **style)
         ends += [float(values.min()), float(values.max()), line.group.mean.value]
     if math.isfinite(panel.threshold):
         ax.axhline(panel.threshold, color=FAINT, linewidth=0.8, dashes=(4, 3), zorder=1)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from shutil import get_terminal_size
 from typing import Literal
 
@@ -356,7 +357,7 @@ def markdown_rows(table: Table) -> str:
 
 def markdown_text(tables: Iterable[Table]) -> str:
     """Tables as Markdown, each with its heading and the text around it."""
-    return "\n\n".join(block for table in tables for block in markdown_blocks(table)) + "\n"
+    return "\n\n".join(chain.from_iterable(map(markdown_blocks, tables))) + "\n"
 
 
 def markdown_blocks(table: Table) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Round distances between the radii of a table: 0.0001, 0.00025, 0.0005, 0.001, ...
-_STEPS = tuple(factor * 10.0**power for power in range(-4, 4) for factor in (1.0, 2.5, 5.0))
+_STEPS = tuple(factor * 10.0**power for power, factor in product(range(-4, 4), (1.0, 2.5, 5.0)))
 _MOST_RADII = 8
 _BEYOND = "not certifiable"
 

@@ -4,8 +4,9 @@ highest."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,7 +121,7 @@ class LossesSection(Section[tuple[Losses, ...]]):
     def table(self, entry: Entry[tuple[Losses, ...]], request: SectionRequest) -> TypedTable:
         """The means by q: a row for each noise level and result."""
         texts = numbers.level_texts(level.at for level in entry.record)
-        groups = [result.summary for level in entry.record for result in level.results]
+        groups = _groups_of(entry.record)
         interval = f"[ ] 95 % interval of the mean, {covered(groups)}."
         # beside other runs there is room for the means only
         columns = _COLUMNS if entry.several else (*_COLUMNS, *_SPREAD)
@@ -134,6 +135,9 @@ class LossesSection(Section[tuple[Losses, ...]]):
                 written = (texts[level.at], estimator, order, group_mean(result.summary), *spread)
                 rows.append((*written, *_data(level, result)))
                 keys.append(GroupKey(result.name, level.at, LOSS.name))
+        limits = tuple(how_to_read(groups, "[ ]") if entry.several else caveats(groups, "[ ]"))
+        # counts follow the name of their run
+        open_values = tuple(left_open(groups)) if entry.several else ()
         failed = _failed_attacks(entry.record)
         return TypedTable(
             f"Mean loss by q ({LOSS.unit}, lower is better)",
@@ -144,9 +148,9 @@ class LossesSection(Section[tuple[Losses, ...]]):
             notes=(
                 _ORDER,
                 interval if entry.several else f"{interval} {QUANTILE_ENDS}",
-                *how_to_read(groups, "[ ]"),
+                *limits,
             ),
-            remarks=tuple(filter(None, (*left_open(groups), failed))),
+            remarks=(*open_values, failed) if failed else open_values,
             beside=Beside.COLUMNS,
         )
 
@@ -178,7 +182,7 @@ class LossesSection(Section[tuple[Losses, ...]]):
         names = _names(shown)
         texts = numbers.level_texts(shown)
         styles = dict(zip(names, styles_of(list(names), marks=True), strict=True))
-        limits = _limits([level for lines in shown.values() for _, level in lines])
+        limits = _limits(_levels_of(shown))
 
         def draw(ax: Axes, at: NoiseLevel, _: PictureSize) -> None:
             ax.set_ylim(*limits)
@@ -330,6 +334,17 @@ Line = tuple[str, Losses]
 """The losses of a run at one noise level, and the name of the run."""
 
 
+def _levels_of(shown: Mapping[NoiseLevel, Sequence[Line]]) -> list[Losses]:
+    """The losses of all runs at all noise levels."""
+    return [level for _, level in chain.from_iterable(shown.values())]
+
+
+def _groups_of(every: Iterable[Losses]) -> list[GroupSummary]:
+    """The summaries of all results."""
+    results = chain.from_iterable(level.results for level in every)
+    return [result.summary for result in results]
+
+
 def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], str]:
     """Names of the lines and of attacks without a line, by run and estimator."""
     keys: dict[tuple[str, str], None] = {}
@@ -347,8 +362,8 @@ def _caption(
     shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLevel], *, several: bool
 ) -> Iterator[str]:
     """The sentences of the caption; ``left``: the noise levels that are not drawn."""
-    every = [level for lines in shown.values() for _, level in lines]
-    groups = [result.summary for level in every for result in level.results]
+    every = _levels_of(shown)
+    groups = _groups_of(every)
     yield (
         f"{numbers.span([group.images for group in groups])} images. Mean over the images; "
         f"bars: its 95 % interval, {covered(groups)}."
@@ -386,7 +401,7 @@ def _known(result: LossResult) -> bool:
 def _limits(every: Sequence[Losses]) -> tuple[float, float]:
     """The vertical range of all panels: from 0, or, where values are far apart, of a logarithmic
     scale."""
-    results = [result for level in every for result in level.results]
+    results = list(chain.from_iterable(level.results for level in every))
     values = [result.mean.value for result in results]
     ends = [upper for _, upper in map(_ends, results) if math.isfinite(upper)]
     # smaller numbers count as 0, which has neither ratios nor logarithms
@@ -406,8 +421,8 @@ def _panel(
     limits: tuple[float, float],
 ) -> None:
     """Draw the losses at a noise level: by q, then of the attack, at the end of the scale."""
-    curves = [curve for _, level in lines for curve in level.curves.values()]
-    orders = sorted({result.q for curve in curves for result in curve})
+    curves = chain.from_iterable(level.curves.values() for _, level in lines)
+    orders = sorted({result.q for result in chain.from_iterable(curves)})
     reach = math.log10(orders[-1] / orders[0])
     limit = math.log10(orders[-1]) + max(0.35, 0.22 * reach)  # where the attack is
     attacked = any(level.attacks for _, level in lines)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from robaudit.levels import GAUSSIAN
@@ -283,7 +284,8 @@ def _caption(
     shown: Sequence[tuple[str, Curves]], kinds: Sequence[CurveKind], left: Sequence[Entry[Curves]]
 ) -> Iterator[str]:
     """The sentences of the caption; ``left``: the runs that are not drawn."""
-    images = {curve.images for _, model in shown for curve in model.values()}
+    curves = chain.from_iterable(model.values() for _, model in shown)
+    images = {curve.images for curve in curves}
     yield f"Share of {span(images)} images that are classified as labelled."
     if max(images) > 1:
         yield f"Bands: 95 % bootstrap intervals, {LIKE_THESE}, each point alone."

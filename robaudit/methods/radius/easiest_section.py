@@ -82,11 +82,11 @@ class EasiestSection(Section[Easiest]):
         """The mean errors of the easiest 10, 25, 50, 75 and 100 % of the images: a row for each
         noise level and share."""
         errors = entry.record.errors
-        rows = [
-            (str(at), *at.document().values(), share, error)
-            for i, at in enumerate(errors.levels)
-            for share, error in zip(_SHARES, _means(errors, i), strict=True)
-        ]
+        rows = []
+        for i, at in enumerate(errors.levels):
+            level = (str(at), *at.document().values())
+            means = zip(_SHARES, _means(errors, i), strict=True)
+            rows += [(*level, share, error) for share, error in means]
         return TypedTable(
             f"Mean error of the noisy copies, {ResultName.parse(errors.estimator).estimator}",
             _COLUMNS,

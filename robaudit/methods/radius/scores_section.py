@@ -124,7 +124,9 @@ class ScoresSection(Section[Scores]):
             run = f"{entry.name}: " if several else ""
             named.append((f"{run}{entry.record.radii.key}", entry.record))
         shown = named[:_MOST_PANELS]
-        present = {mark for _, scores in shown for mark, _ in _marked(scores.radii)}
+        present: set[str] = set()
+        for _, scores in shown:
+            present.update(mark for mark, _ in _marked(scores.radii))
 
         return paneled(
             "Radius against difficulty",

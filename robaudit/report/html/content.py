@@ -171,9 +171,9 @@ def _view(
             str(run.path), "has none of these estimators at these noise levels", "name others"
         )
     names = dict.fromkeys(group.key.estimator for group in summaries)
-    named = dict.fromkeys(
-        name for wanted in request.estimators for name in names if matches(name, wanted)
-    )
+    named: dict[str, None] = {}
+    for wanted in request.estimators:
+        named |= dict.fromkeys(name for name in names if matches(name, wanted))
     return RunView(
         name,
         run,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP
+from itertools import chain
 from typing import Any
 
 from robaudit.estimates import Covers
@@ -31,7 +32,7 @@ def facts(view: RunView) -> str:
 def provenance(views: Sequence[RunView]) -> Table:
     """How the runs were made, a column for each."""
     facts_of = [dict(_provenance(view.run.info, str(view.run.path))) for view in views]
-    names = dict.fromkeys(name for facts in facts_of for name in facts)
+    names = dict.fromkeys(chain.from_iterable(facts_of))
     rows = []
     for name in names:
         texts = [facts.get(name) for facts in facts_of]

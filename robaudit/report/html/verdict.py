@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.numerics.image_intervals import LIKE_THESE
@@ -87,7 +88,8 @@ def glance(content: Content) -> Table:
 
 def _mean_head(content: Content) -> str:
     """The head of the means: the quantity where all runs show the same."""
-    quantities = {group.key.quantity for view in content.views for group in view.main()}
+    groups = chain.from_iterable(view.main() for view in content.views)
+    quantities = {group.key.quantity for group in groups}
     if len(quantities) > 1:
         return "mean"
     (quantity,) = quantities

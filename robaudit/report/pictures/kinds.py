@@ -134,8 +134,8 @@ def _drawn(drawing: Drawing, size: PictureSize, background: str, dpi: int, forma
         part.patch.set_visible(False)
     drawing.draw(body, size)
     around: list[Artist] = list(_words(page, drawing, size))
-    for part in _parts(figure):
-        around += part.legends
+    for whole_or_part in _parts(figure):
+        around += whole_or_part.legends
     # The body keeps its height: title, caption and legends, whose lines are known only now that
     # they are wrapped, make the picture higher.
     extents = [artist.get_window_extent().height / dpi + 2 * _PAD for artist in around]

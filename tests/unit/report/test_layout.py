@@ -232,8 +232,9 @@ def test_people_see_only_some_rows() -> None:
     assert texts(laid(replace(MEANS, shows=lambda row: row[2] > 0.5), "a"))[1:] == [
         ("taylor", "0.60")
     ]
+    assert laid(replace(MEANS, rows=(), keys=()), "a").columns == ()
     nothing = laid(replace(MEANS, rows=(), keys=(), empty="Nothing."), "a")
-    assert (nothing.columns, nothing.conclusions[-1].text) == ((), "Nothing.")
+    assert (len(nothing.columns), nothing.conclusions[-1].text) == (2, "Nothing.")
 
 
 def test_tables_apart_have_the_run_in_the_heading() -> None:
