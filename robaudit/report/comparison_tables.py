@@ -176,11 +176,11 @@ def _counts(group: GroupComparison) -> list[str]:
     side = "below" if group.quantity.higher_is_better else "above"
     lines = []
     if group.compared:
-        each = (
+        by_interval = (
             f"of {group.compared:,}, each by its own 95 % interval (the noise draws alone: up "
             "to 2.5 % worse and 2.5 % better)"
         )
-        lines.append(f"worse: {group.worse:,}, better: {group.better:,} {each}.")
+        lines.append(f"worse: {group.worse:,}, better: {group.better:,} {by_interval}.")
     if group.counts is not None:
         lines.append(_bounds_of_counts(group, group.counts))
     if math.isfinite(group.threshold):

@@ -96,8 +96,8 @@ class ConfusionSection(Section[Confusion]):
         """At the strongest level of the first noise, which the picture shows."""
         (table,) = self.tables(same_result(entries, lambda record: record.key), request)
         rest = len({entry.record.key for entry in entries}) - 1
-        more = (f"{count(rest, 'other result')}: robaudit show RUN confusion.",) if rest else ()
-        yield replace(table, notes=(*table.notes, *more))
+        notes = (f"{count(rest, 'other result')}: robaudit show RUN confusion.",) if rest else ()
+        yield replace(table, notes=(*table.notes, *notes))
 
     def narrowed(self, runs: Sequence[Run], request: SectionRequest) -> SectionRequest:
         """Narrow to one result of each run, unless results are named."""

@@ -356,26 +356,26 @@ def _caption(entries: Sequence[Entry[Flagged]]) -> Iterator[str]:
         name = f"{entry.name}: " if len(entries) > 1 else ""
         shown = len(entry.record.samples)
         yield f"{name}{count_line(entry.record)} Shown: the {shown} least robust."
-    every = [entry.record for entry in entries]
+    records = [entry.record for entry in entries]
     pair = (
         "twice: the result has no noise level"
-        if every[0].key.at.level is None
+        if records[0].key.at.level is None
         else "clean and with its first noise draw"
     )
     yield (
         f"Each image {pair}; the predicted class, and the class it most likely flips to; "
-        f"{every[0].key.quantity}."
+        f"{records[0].key.quantity}."
     )
-    samples = list(chain.from_iterable(flagged.samples for flagged in every))
+    samples = list(chain.from_iterable(flagged.samples for flagged in records))
     if any(sample.label is not None and sample.label != sample.predicted for sample in samples):
         yield "is: the label, where the model is wrong without noise."
-    if any(flagged.with_interval for flagged in every):
+    if any(flagged.with_interval for flagged in records):
         yield "[ ] 95 % interval of the image."
     if any(not sample.estimate.has_interval for sample in samples):
         yield "~ no interval."
-    if any(flagged.approximate for flagged in every):
+    if any(flagged.approximate for flagged in records):
         yield "The intervals cover sampling only, not the estimator's bias."
-    if not_finite := sum(flagged.not_finite for flagged in every):
+    if not_finite := sum(flagged.not_finite for flagged in records):
         yield f"{not_finite:,} images without a finite value are left out."
 
 

@@ -107,8 +107,8 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
     ) -> Drawing:
         """The values of all images, sorted: a panel for each result, a line for each noise level or
         run."""
-        every = list(_panels(entries, request))
-        shown = every[:_MOST_PANELS]
+        panels = list(_panels(entries, request))
+        shown = panels[:_MOST_PANELS]
         quantities = {panel.quantity.name for panel in shown}
         what = "Robustness" if quantities == {P_ROBUST.name} else "Values"
 
@@ -117,7 +117,7 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
 
         return paneled(
             f"{what} of the images, sorted",
-            _caption(shown, every[_MOST_PANELS:]),
+            _caption(shown, panels[_MOST_PANELS:]),
             shown,
             draw,
             wide=_WIDE,
@@ -401,9 +401,9 @@ def _direction(higher_is_better: bool) -> str:
     return "higher is better" if higher_is_better else "lower is better"
 
 
-def circumstances(key: GroupKey | None, higher_is_better: bool, *more: str) -> str:
-    """The line below the heading: noise (of a group; None: several), direction, and ``more``."""
-    parts = [_direction(higher_is_better), *more]
+def circumstances(key: GroupKey | None, higher_is_better: bool, *facts: str) -> str:
+    """The line below the heading: noise (of a group; None: several), direction, and ``facts``."""
+    parts = [_direction(higher_is_better), *facts]
     if key is not None:
         parts.insert(0, "no noise" if key.at.noise is None else f"{key.noise} noise")
     return ", ".join(parts)

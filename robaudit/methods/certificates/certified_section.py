@@ -182,8 +182,8 @@ class CertifiedSection(Section[CertifiedAccuracy]):
     def document(self, entry: Entry[CertifiedAccuracy], request: SectionRequest) -> dict[str, Any]:
         """The numbers of the table, at the requested radii, at all, or at the usual radii of this
         result."""
-        every = _requested(request) is None
-        steps = {"curve": entry.record.curve().document()} if every else {}
+        is_whole_curve = _requested(request) is None
+        steps = {"curve": entry.record.curve().document()} if is_whole_curve else {}
         radii = _requested(request) or usual_radii([entry.record])
         return {**AccuracyAtRadii(entry.record, radii).document(), **steps}
 
@@ -205,17 +205,17 @@ class CertifiedSection(Section[CertifiedAccuracy]):
             }
 
 
-def usual_radii(every: Sequence[CertifiedAccuracy]) -> tuple[float, ...]:
+def usual_radii(accuracies: Sequence[CertifiedAccuracy]) -> tuple[float, ...]:
     """0, .25, .5, .75, ... up to the largest radius that counts, in other round steps where .25
     does not suit it, eight at most; and the radii that estimators were asked about."""
-    largest = max((accuracy.largest for accuracy in every), default=0.0)
+    largest = max((accuracy.largest for accuracy in accuracies), default=0.0)
     step = next((step for step in _STEPS if largest < step * (_MOST_RADII + 1)), _STEPS[-1])
     if 0.25 <= largest < 0.25 * (_MOST_RADII + 1):
         step = 0.25  # as Cohen et al. 2019 report certified accuracy
     number_of_steps = min(math.floor(largest / step), _MOST_RADII)
     # 12 digits: 3 * 0.1 is 0.3, as the user writes it
     radii = {float(f"{i * step:.12g}") for i in range(number_of_steps + 1)}
-    for accuracy in every:
+    for accuracy in accuracies:
         if accuracy.certificates.asked is not None:
             radii.add(accuracy.certificates.asked)
     return tuple(sorted(radii))
@@ -274,22 +274,22 @@ _COLUMNS = (TypedColumn("", TEXT, head="radius r"), TypedColumn("", WRITTEN, hea
 def _notes(named: Sequence[tuple[str, CertifiedAccuracy]]) -> Iterator[str]:
     """How to read the numbers, what they leave out, and the error probability of the
     certificates."""
-    every = [accuracy for _, accuracy in named]
+    accuracies = [accuracy for _, accuracy in named]
     yield (
         "At r: share of images whose class is certified within r, and is the label; r > 0: "
         "within any radius."
     )
     yield f"[ ] 95 % interval, {LIKE_THESE}, each alone. For {THESE_IMAGES} the shares are exact."
     yield "Mean, median and largest radius: 0 where the certified class is not the label."
-    if any(math.isfinite(accuracy.certificates.possible) for accuracy in every):
+    if any(math.isfinite(accuracy.certificates.possible) for accuracy in accuracies):
         yield (
             "Largest possible: with these options, for any image; larger radii are not certifiable."
         )
     for alpha in dict.fromkeys(
-        accuracy.certificates.alpha for accuracy in every if accuracy.certificates.alpha
+        accuracy.certificates.alpha for accuracy in accuracies if accuracy.certificates.alpha
     ):
         same_alpha = [
-            accuracy.certificates for accuracy in every if accuracy.certificates.alpha == alpha
+            accuracy.certificates for accuracy in accuracies if accuracy.certificates.alpha == alpha
         ]
         names = ", ".join(
             dict.fromkeys(

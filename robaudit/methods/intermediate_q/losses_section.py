@@ -174,11 +174,11 @@ class LossesSection(Section[tuple[Losses, ...]]):
     ) -> Drawing:
         """From the average to the worst case: a panel for each noise level, a line for each run and
         estimator."""
-        every: dict[NoiseLevel, list[Line]] = {}
+        by_level: dict[NoiseLevel, list[Line]] = {}
         for entry in entries:
             for level in entry.record:
-                every.setdefault(level.at, []).append((entry.name, level))
-        shown = dict(list(every.items())[:_MOST_PANELS])
+                by_level.setdefault(level.at, []).append((entry.name, level))
+        shown = dict(list(by_level.items())[:_MOST_PANELS])
         names = _names(shown)
         texts = numbers.level_texts(shown)
         styles = dict(zip(names, styles_of(list(names), marks=True), strict=True))
@@ -194,7 +194,7 @@ class LossesSection(Section[tuple[Losses, ...]]):
 
         return paneled(
             "Loss from the average to the worst case",
-            _caption(shown, list(every)[_MOST_PANELS:], several=len(entries) > 1),
+            _caption(shown, list(by_level)[_MOST_PANELS:], several=len(entries) > 1),
             list(shown),
             draw,
             wide=3.0,
@@ -339,9 +339,9 @@ def _levels_of(shown: Mapping[NoiseLevel, Sequence[Line]]) -> list[Losses]:
     return [level for _, level in chain.from_iterable(shown.values())]
 
 
-def _groups_of(every: Iterable[Losses]) -> list[GroupSummary]:
+def _groups_of(levels: Iterable[Losses]) -> list[GroupSummary]:
     """The summaries of all results."""
-    results = chain.from_iterable(level.results for level in every)
+    results = chain.from_iterable(level.results for level in levels)
     return [result.summary for result in results]
 
 
@@ -362,20 +362,20 @@ def _caption(
     shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLevel], *, several: bool
 ) -> Iterator[str]:
     """The sentences of the caption; ``left``: the noise levels that are not drawn."""
-    every = _levels_of(shown)
-    groups = _groups_of(every)
+    levels = _levels_of(shown)
+    groups = _groups_of(levels)
     yield (
         f"{numbers.span([group.images for group in groups])} images. Mean over the images; "
         f"bars: its 95 % interval, {covered(groups)}."
     )
-    if any(level.attacks for level in every):
+    if any(level.attacks for level in levels):
         yield "Grey: the highest loss that the attack found; the limit is at least as high."
     by_run: dict[str, list[Losses]] = {}
     for lines in shown.values():
         for name, level in lines:
             by_run.setdefault(name, []).append(level)
-    for name, levels in by_run.items():
-        failed = _failed_attacks(levels)
+    for name, of_run in by_run.items():
+        failed = _failed_attacks(of_run)
         if failed:
             yield f"{name}: {failed}" if several else failed
     yield from caveats(groups, "[ ]")
@@ -398,10 +398,10 @@ def _known(result: LossResult) -> bool:
 # --- drawing
 
 
-def _limits(every: Sequence[Losses]) -> tuple[float, float]:
+def _limits(levels: Sequence[Losses]) -> tuple[float, float]:
     """The vertical range of all panels: from 0, or, where values are far apart, of a logarithmic
     scale."""
-    results = list(chain.from_iterable(level.results for level in every))
+    results = list(chain.from_iterable(level.results for level in levels))
     values = [result.mean.value for result in results]
     ends = [upper for _, upper in map(_ends, results) if math.isfinite(upper)]
     # smaller numbers count as 0, which has neither ratios nor logarithms
@@ -495,13 +495,13 @@ def _orders(ax: Axes, orders: Sequence[float], limit: float | None) -> None:
     ax.set_xlabel("q (1: the average)")
 
 
-def _failed_attacks(every: Sequence[Losses]) -> str:
+def _failed_attacks(levels: Sequence[Losses]) -> str:
     """For how many images the attack failed, as a sentence; empty where it did not."""
-    texts = numbers.level_texts(level.at for level in every)
+    texts = numbers.level_texts(level.at for level in levels)
     failed = []
-    for level in every:
+    for level in levels:
         if level.beaten:
-            at = f" at {texts[level.at]}" if len(every) > 1 else ""
+            at = f" at {texts[level.at]}" if len(levels) > 1 else ""
             failed.append(f"{level.beaten:,} of {count(level.attacked, 'image')}{at}")
     if not failed:
         return ""

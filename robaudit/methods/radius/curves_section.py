@@ -131,12 +131,12 @@ class CurvesSection(Section[Curves]):
     def tables(self, entries: Sequence[Entry[Curves]], request: SectionRequest) -> Iterator[Table]:
         """The table, and where the whole curves are."""
         paths = " ".join(str(entry.run.path) for entry in entries)
-        more = (
+        where = (
             f"The curves: robaudit plot {paths} --kind curves -o curves.png; point by point: "
             "--format csv."
         )
         for table in super().tables(entries, request):
-            yield replace(table, notes=(*table.notes, more))
+            yield replace(table, notes=(*table.notes, where))
 
     def page_tables(
         self, entries: Sequence[Entry[Curves]], request: SectionRequest

@@ -193,28 +193,28 @@ _CONTOUR = "#3b2417"
 
 def _caption(entries: Sequence[Entry[Easiest]], curves: Sequence[KeptCurve]) -> Iterator[str]:
     """The sentences of the caption."""
-    every = [entry.record.errors for entry in entries]
+    by_run = [entry.record.errors for entry in entries]
     yield (
-        f"{numbers.span([errors.images for errors in every])} images sorted by the loss of the "
+        f"{numbers.span([errors.images for errors in by_run])} images sorted by the loss of the "
         "clean image; each line of the map keeps the "
         "easiest, the top line all. Colour: share of their copies under "
-        f"{every[0].levels[0].noise} noise that are classified wrongly, "
-        f"by the votes of {every[0].estimator}. Lines: 1 %, 10 % and 50 % of errors."
+        f"{by_run[0].levels[0].noise} noise that are classified wrongly, "
+        f"by the votes of {by_run[0].estimator}. Lines: 1 %, 10 % and 50 % of errors."
     )
     if curves:
-        each = "; thin: each noise" if len(entries) == 1 and len(curves[0].labels) > 1 else ""
+        thin_lines = "; thin: each noise" if len(entries) == 1 and len(curves[0].labels) > 1 else ""
         yield (
             "Below: mean corruption error (unnormalised), over "
             f"{count(len(curves[0].labels), 'noise')}, each its mean over severities, by "
             f"the share of the easiest images kept; band: 95 % bootstrap interval, {LIKE_THESE}, "
-            f"each share alone{each}."
+            f"each share alone{thin_lines}."
         )
-    if last := max(errors.last for errors in every):
+    if last := max(errors.last for errors in by_run):
         yield (
             f"{last:,} misclassified images without a known loss are put last: difficulty with "
             "target: label would sort them, too."
         )
-    if others := max(errors.others for errors in every):
+    if others := max(errors.others for errors in by_run):
         yield (
             f"{count(others, 'other result')} with votes not shown in the map (choose with "
             "--estimator and --noise)."

@@ -177,16 +177,16 @@ def _headline(view: RunView) -> list[GroupSummary]:
     and two between; of several noises the strongest of each, and of more than four the most
     harmful.
     """
-    every = sorted(view.main(), key=lambda group: group.key.at.strength)
+    groups = sorted(view.main(), key=lambda group: group.key.at.strength)
     noises = dict.fromkeys(group.key.noise for group in view.main())
     if len(noises) == 1:
-        if len(every) <= _MOST:
-            return every
+        if len(groups) <= _MOST:
+            return groups
         # evenly spaced, with both ends
-        last = len(every) - 1
-        return [every[round(i * last / (_MOST - 1))] for i in range(_MOST)]
+        last = len(groups) - 1
+        return [groups[round(i * last / (_MOST - 1))] for i in range(_MOST)]
     # later groups replace earlier ones, and the last is the strongest
-    strongest = {group.key.noise: group for group in every}
+    strongest = {group.key.noise: group for group in groups}
     worst = sorted(strongest.values(), key=_goodness)[:_MOST]
     return [strongest[label] for label in noises if strongest[label] in worst]
 
@@ -247,11 +247,11 @@ def _answer(group: GroupSummary, level: str) -> str:
 
 
 def _flag_sentence(
-    every: Sequence[Flagged], view: RunView, at: NoiseLevel, levels: dict[NoiseLevel, str]
+    results: Sequence[Flagged], view: RunView, at: NoiseLevel, levels: dict[NoiseLevel, str]
 ) -> str:
     """How many images are flagged at a noise level; empty where there is no threshold."""
     flagged = [
-        group for group in every if group.key.at == at and group.key.estimator == view.shown[0]
+        group for group in results if group.key.at == at and group.key.estimator == view.shown[0]
     ]
     if not flagged or not flagged[0].has_threshold:
         return ""

@@ -228,8 +228,8 @@ def paneled(
     """
 
     def height(size: PictureSize) -> float:
-        each = high if isinstance(high, float) else high(size)
-        return rows_of(len(shown), size, wide) * each
+        panel = high if isinstance(high, float) else high(size)
+        return rows_of(len(shown), size, wide) * panel
 
     def draw_all(body: SubFigure, size: PictureSize) -> None:
         across = size.across(len(shown), wide)
