@@ -92,12 +92,15 @@ class ConfusionSection(Section[Confusion]):
 
     def page_tables(
         self, entries: Sequence[Entry[Confusion]], request: SectionRequest
-    ) -> Iterator[Table]:
+    ) -> list[Table]:
         """At the strongest level of the first noise, which the picture shows."""
-        (table,) = self.tables(same_result(entries, lambda record: record.key), request)
+        # two tables where one run has labels and another has not
+        tables = list(self.tables(same_result(entries, lambda record: record.key), request))
         rest = len({entry.record.key for entry in entries}) - 1
-        notes = (f"{count(rest, 'other result')}: robaudit show RUN confusion.",) if rest else ()
-        yield replace(table, notes=(*table.notes, *notes))
+        if rest:
+            note = f"{count(rest, 'other result')}: robaudit show RUN confusion."
+            tables[-1] = replace(tables[-1], notes=(*tables[-1].notes, note))
+        return tables
 
     def narrowed(self, runs: Sequence[Run], request: SectionRequest) -> SectionRequest:
         """Narrow to one result of each run, unless results are named."""
@@ -106,12 +109,10 @@ class ConfusionSection(Section[Confusion]):
     def figure(self, entries: Sequence[Entry[Confusion]], request: SectionRequest) -> Drawing:
         """One matrix of each run, or of the results that are named; of many classes a list of the
         largest shares."""
-        results_are_named = request.estimators or request.levels
-        if not results_are_named:
-            entries_drawn = same_result(entries, lambda record: record.key)
-        else:
-            entries_drawn = list(entries)
-        shown = entries_drawn[:_MOST_PANELS]
+        drawn = entries
+        if not (request.estimators or request.levels):
+            drawn = same_result(entries, lambda record: record.key)
+        shown = drawn[:_MOST_PANELS]
         as_list = max(len(entry.record.classes) for entry in shown) > _MOST_CLASSES
         parts = [
             (entry.name, entry.record.key.estimator, str(entry.record.key.at)) for entry in shown

@@ -312,3 +312,15 @@ def test_the_ends_of_the_only_estimate_may_have_bare_names() -> None:
 def test_numbers_that_are_not_finite_are_null(section: OfTable) -> None:
     table = TypedTable("", (TypedColumn("value", NUMBER),), [(float("inf"),)])
     assert list(table.objects()) == [{"value": None}]
+
+
+def test_runs_with_and_without_labels_have_tables_of_their_own() -> None:
+    """Their columns mean something else, so they are not put side by side."""
+    by_label = TypedTable("Turns", (TypedColumn("", TEXT, head="label"),), [("1",)])
+    by_prediction = replace(by_label, columns=(TypedColumn("", TEXT, head="predicted"),))
+    given = [
+        Entry(name, run(name), table)
+        for name, table in zip("ab", (by_label, by_prediction), strict=True)
+    ]
+    found = list(OfTable(by_label).tables(given, SectionRequest()))
+    assert [texts(table)[0] for table in found] == [("run", "label"), ("run", "predicted")]
