@@ -19,7 +19,7 @@ from robaudit.spec.gate_grammar import WARNINGS
 
 @dataclass(frozen=True, slots=True)
 class Weights(Record):
-    """The name of a model, and the sha256 of its weights."""
+    """Name of a model, and sha256 of its weights."""
 
     name: str
     sha256: str
@@ -27,12 +27,12 @@ class Weights(Record):
 
 @dataclass(frozen=True, slots=True)
 class Subject(Record):
-    """The run behind the gates, as every format names it.
+    """What every format says about the run besides its gates.
 
     Attributes:
         command: the command that decided: gate, compare, estimate.
         name: of the run.
-        model: the audited model.
+        model: The audited model.
         identity: sha256 of what the run computes.
         robaudit: the version that made the run.
         against: of a comparison, the run that it was compared with.
