@@ -1,2 +1,1 @@
-"""What people and pipelines read of a run: tables, pages, pictures, and the formats of CI
-systems."""
+"""Tables, pages and pictures of runs for people, and the formats of CI systems for pipelines."""

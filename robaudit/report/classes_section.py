@@ -222,7 +222,7 @@ def _share_head(bias: ClassBias) -> str:
 
 
 def _mean_table(bias: ClassBias) -> TypedTable:
-    """The means of the classes, to stand beside those of other runs."""
+    """The means of the classes, for a column beside those of other runs."""
     classes = weakest_first(bias)
     notes = [f"[ ] 95 % interval for {LIKE_THESE}."]
     if any(stats.images == 1 for stats in classes):

@@ -30,7 +30,7 @@ _HEADS = (
 
 
 def checks(consistency: Consistency) -> Iterator[Table]:
-    """What was compared, and what is inconsistent."""
+    """The comparisons by relation, then the contradictions."""
     heading = "Consistency of the results"
     compared = [check for check in consistency.relations if check.comparisons]
     if not compared:

@@ -338,7 +338,7 @@ def sized(image: Tensor) -> Pixels:
 
 
 def _across(flagged: Flagged, size: PictureSize) -> int:
-    """How many pairs stand side by side: two in a column of a paper."""
+    """The number of pairs in a row: two in a column of a paper."""
     return size.across(max(4, len(flagged.samples)), _CELL) if size.body > 4.5 else 2
 
 

@@ -185,8 +185,8 @@ def side_by_side(clean: Tensor, noisy: Tensor) -> bytes:
 
 
 def as_array(image: Tensor) -> NDArray[np.uint8]:
-    """An image (channels, height, width) as bytes (height, width, 3): what lies outside [0, 1] is
-    cut off."""
+    """An image (channels, height, width) as bytes (height, width, 3); values outside [0, 1] are cut
+    off."""
     pixels = (image.clamp(0, 1) * 255).round().to(torch.uint8)
     # grey is shown as grey; of more than three channels, the first three
     rgb = pixels.expand(3, -1, -1) if len(pixels) == 1 else pixels[:3]

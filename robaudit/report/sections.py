@@ -1,5 +1,5 @@
-"""The sections of a run: a typed table each, from which all views derive; several runs stand side
-by side."""
+"""The sections of a run: a typed table each, from which all views derive, of one run or of several
+side by side."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ _LAST = (SAMPLE, ROWS)
 
 @dataclass(frozen=True, slots=True)
 class SectionOption:
-    """An option that only one section has: ``--name`` of ``robaudit show``, repeatable, and
-    ``name=`` in Python.
+    """An option of one section alone: ``--name`` of ``robaudit show``, repeatable, and ``name=`` in
+    Python.
 
     Attributes:
-        name: its name.
+        name: of the option.
         metavar: its values, for the help.
-        help: what it does.
-        read: its value, from the texts as they were written and where they were written; SpecError
-            where they are wrong.
+        help: its effect, for the help.
+        read: makes its value from the texts of the user and the name of the option. Raises
+            SpecError where they are wrong.
     """
 
     name: str
@@ -136,7 +136,7 @@ class Section(ABC, Generic[T]):
     main_only: ClassVar[bool] = False
 
     def applies(self, run: Run) -> bool:
-        """Whether the run has something to show, as far as its run.json tells."""
+        """Whether the run has something to show, by its run.json."""
         return True
 
     def records(self, run: Run, request: SectionRequest) -> Sequence[T]:
@@ -270,10 +270,10 @@ class Section(ABC, Generic[T]):
 
 
 def _place(name: str, table: TypedTable) -> object:
-    """What the tables of several runs have in common where they become one table.
+    """The key of the table for people that a typed table becomes part of.
 
-    Some headings do not name the unit of the noise level, and levels of different units must not
-    share a column: the heads of the subjects tell them apart.
+    Levels of different units must not share a column, and some headings do not name the unit: the
+    heads of the subjects tell such tables apart.
     """
     subjects = tuple(column.head for column in table.columns if column.is_key)
     return (name if table.beside is Beside.APART else "", table.heading, subjects)
@@ -354,8 +354,8 @@ def section_of(name: str) -> Section[Any]:
 
 
 def working_sections() -> dict[str, Section[Any]]:
-    """The installed sections by name, without those of plugins that are broken: asked for by name,
-    these say what is wrong."""
+    """The installed sections by name, without those of broken plugins. :func:`section_of` says what
+    is wrong with these."""
     sections: dict[str, Section[Any]] = {}
     for name in section_names():
         # a broken plugin must not take the page of a run with it
@@ -432,7 +432,7 @@ def section_csv(name: str, entries: Sequence[Entry[Any]], request: SectionReques
 def _columns_without_lines(
     section: Section[Any], entries: Sequence[Entry[Any]], request: SectionRequest
 ) -> list[str]:
-    """The columns of a CSV file without lines, as far as the tables tell."""
+    """The columns of a CSV file without lines: those that the tables name."""
     # a section that writes its own lines need not have a typed table
     if type(section).lines is not Section.lines:
         return []

@@ -44,7 +44,7 @@ QUANTILE_ENDS = f"[ ] beside a median or percentile: 95 % interval for {THESE_IM
 
 
 class SummarySection(Section[tuple[GroupSummary, ...]]):
-    """What was audited, clean accuracy first, and mean, quantiles and shares of each result."""
+    """The audit, clean accuracy first; then mean, quantiles and shares of each result."""
 
     title = "Results"
     place = 0
@@ -288,7 +288,7 @@ def _overall(
 
 
 def _means(groups: Sequence[GroupSummary]) -> TypedTable:
-    """The means of one run, to stand beside those of others."""
+    """The means of one run, for a column beside those of other runs."""
     return TypedTable(
         heading(groups[0].quantity),
         (*_key_columns(groups[0].key.at), TypedColumn("", WRITTEN, head="mean")),
@@ -437,7 +437,7 @@ def left_open(groups: Sequence[GroupSummary]) -> Iterator[str]:
 
 
 def _approximations(groups: Sequence[GroupSummary], interval: str) -> Iterator[str]:
-    """What the intervals of these groups do not cover."""
+    """The limits of approximations and of images that stopped early."""
     if any(group.with_interval < group.images for group in groups):
         yield approximate(interval)
     if biased := _estimators(groups, lambda group: group.approximate):
@@ -697,7 +697,8 @@ def _styles(lines: Sequence[_Line], by_level: bool) -> list[dict[str, Any]]:
 
 
 def _name(line: _Line, texts: dict[NoiseLevel, str], by_level: bool, several: bool) -> str:
-    """The beginning of a label in a legend: what tells the lines of the panel apart."""
+    """The beginning of a label in a legend: the run or the noise level, which differ between the
+    lines."""
     at = line.group.key.at
     level = "" if at.level is None else f"{at.name} {texts[at]}: "
     if by_level and level:

@@ -183,7 +183,7 @@ class _ColumnLayout:
         column: the column.
         whole: the unbroken texts.
         tones: of the texts.
-        texts: the texts in lines, as far as they are broken.
+        texts: the texts, broken into lines where there is too little room.
     """
 
     column: Column

@@ -25,7 +25,7 @@ def _no_tone(_: Value) -> Tone:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What the values of a column are, and so how people read them.
+    """The kind of the values of a column, which decides how people see them.
 
     Attributes:
         text: writes a value.
@@ -205,7 +205,7 @@ class TypedTable:
     in_csv: bool = True
 
     def csv_columns(self) -> list[str]:
-        """The columns of CSV, as far as they are known without rows."""
+        """The columns of CSV that are known without rows."""
         names = [column.name for column in self.columns if column.name]
         return [*self.about, *names] if self.in_csv else []
 

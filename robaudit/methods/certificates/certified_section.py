@@ -235,7 +235,7 @@ def _named(entries: Sequence[Entry[CertifiedAccuracy]]) -> list[tuple[str, Certi
 
 
 def _table(accuracy: CertifiedAccuracy, radii: Sequence[float], *, sized: bool) -> TypedTable:
-    """A row for each number of a result, to stand beside those of other results of its norm.
+    """A row for each number of a result, for a column beside other results of its norm.
 
     Args:
         accuracy: of the result.

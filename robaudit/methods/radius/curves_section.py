@@ -225,7 +225,7 @@ def _notes(curves: Curves) -> Iterator[str]:
 
 
 def remarks(model: Curves) -> Iterator[str]:
-    """What the curves of a model leave open."""
+    """Remarks on values that the curves of a model leave open."""
     for kind, curve in model.items():
         end = float(curve.places[-1])
         left = 1.0 - float(curve.errors[-1])

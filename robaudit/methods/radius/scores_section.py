@@ -189,7 +189,8 @@ _MEANING = TypedColumn("", PROSE, head="meaning")
 
 
 def notes(scores: Scores) -> Iterator[str]:
-    """What the scores of a result leave out or open, and why some are missing."""
+    """Remarks on images that the scores leave out, bounds that they leave open, and scores that are
+    not defined."""
     radii = scores.radii
     if radii.upper_bounds:
         yield "Upper bounds: the true radii may be smaller than those found."

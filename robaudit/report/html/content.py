@@ -37,9 +37,9 @@ class RunView:
     """One run of a report.
 
     Attributes:
-        name: tells it from the others.
+        name: different for each run.
         run: the run.
-        request: the request, without what the run lacks.
+        request: without the results that the run lacks.
         groups: the summaries of these results, in the run's order.
         shown: the estimators whose classes and samples are shown: the requested ones, else the
             first that gives probabilities with intervals, else the first.
@@ -217,8 +217,10 @@ def _listed(flagged: Flagged, most: int) -> Flagged:
 
 
 def _available(run: Run, request: SectionRequest) -> tuple[SectionRequest, dict[object, RunError]]:
-    """The request without what the run lacks, as long as it has some of it; and an error for each
-    thing that it lacks."""
+    """The request without the results that the run lacks, and an error for each of these.
+
+    Where the run lacks all of them, the request stays as it is.
+    """
     missing = dict[object, RunError]()
 
     def has(wanted: object, estimators: Sequence[str], levels: LevelChoice) -> bool:

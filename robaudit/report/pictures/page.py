@@ -1,4 +1,4 @@
-"""What all pictures share: words that fit, panels, legends and scales."""
+"""Parts of all pictures: texts that fit, panels, legends and scales."""
 
 from __future__ import annotations
 
@@ -59,8 +59,10 @@ class PictureSize:
         return max(1, int(72 * inches / letter))
 
     def across(self, count: int, least: float) -> int:
-        """How many of ``count`` panels stand side by side, each at least ``least`` inches wide: no
-        row is left nearly empty."""
+        """The number of panels in a row, of ``count`` that are at least ``least`` inches wide each.
+
+        Rows are filled evenly, so that none is nearly empty.
+        """
         if not count:
             return 1
         # the tolerance is for widths that fit exactly, as 6.6 inches do three times 2.2
@@ -74,9 +76,9 @@ class Drawing:
     """A picture that is still to be drawn.
 
     Attributes:
-        title: what it is about.
-        caption: how many images, what the intervals cover, what was left out.
-        height: inches of its body without legends, for a size.
+        title: of the picture.
+        caption: the number of images, the coverage of the intervals, and what was left out.
+        height: the inches of its body without legends, from the size of the picture.
         draw: draws the body.
         about: the estimator and noise level shown: after the title, or before the caption if there
             is no title.
@@ -112,7 +114,7 @@ def flowing(text: str, letters: int) -> str:
 
 
 def cut(text: str, letters: int, lost: Literal["beginning", "middle", "end"] = "end") -> str:
-    """The text, or what an ellipsis leaves of it, in at most this many letters."""
+    """The text in at most this many letters; an ellipsis stands for the part that is lost."""
     text = printable(text)
     if len(text) <= letters:
         return text

@@ -50,8 +50,8 @@ def ring(colour: str) -> dict[str, Any]:
 
 
 def line_style(place: int, *, marks: bool = False) -> dict[str, Any]:
-    """Colour and dashes, and with ``marks`` the mark, of the line in this place: told apart in
-    grey, too."""
+    """The colour and dashes of the line in this place, and with ``marks`` its mark; the lines also
+    differ in grey."""
     style: dict[str, Any] = {
         "color": COLOURS[place % len(COLOURS)],
         "linestyle": _DASHES[place % len(_DASHES)],
