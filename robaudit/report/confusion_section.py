@@ -26,7 +26,7 @@ from robaudit.report.sections import Entry, Section, SectionRequest
 from robaudit.report.tables import Table
 from robaudit.report.typed import TEXT, Beside, Kind, TypedColumn, TypedTable, data_columns
 from robaudit.runs.run import Run
-from robaudit.stats.confusion_matrix import MOST_TURNS, Confusion, confusions
+from robaudit.stats.confusion_matrix import MOST_TURNS, Confusion, Turn, confusions
 from robaudit.text import class_name, count, known_name
 
 if TYPE_CHECKING:
@@ -157,9 +157,10 @@ class ConfusionSection(Section[Confusion]):
         }
 
 
+_SHARE = Kind(lambda turn: numbers.percents(turn.estimate))
 _COLUMNS = (
     TypedColumn("", TEXT, head="classified as"),
-    TypedColumn("", Kind(lambda turn: numbers.percents(turn.estimate)), head="share of copies"),
+    TypedColumn("", _SHARE, head="share of copies", record=Turn),
     *data_columns(["start_name", "to_name"]),
 )
 

@@ -18,17 +18,20 @@ Named = Sequence[tuple[str, TypedTable]]
 Cells = tuple[Cell, ...]
 
 
-def laid_out(named: Named, *, several: bool, changes: Changes = NO_CHANGES) -> Table:
+def laid_out(
+    named: Named, *, several: bool, runs: Sequence[str] = (), changes: Changes = NO_CHANGES
+) -> Table:
     """The table for people.
 
     Args:
         named: the tables.
         several: whether they are of several runs, which are named.
+        runs: the names of all runs that may have a column. Default: those with a table.
         changes: the differences of further runs from the first.
     """
     tables = [table for _, table in named]
     first = tables[0]
-    columns, rows = _arranged(named, several=several, changes=changes)
+    columns, rows = _arranged(named, several=several, runs=runs, changes=changes)
     shown = rows[: first.most]
     rest = len(rows) - len(shown)
     # the heading of a table apart already has the name of the run
@@ -181,7 +184,7 @@ _COMPARED = (Beside.KEYS, Beside.COLUMNS)
 
 
 def _arranged(
-    named: Named, *, several: bool, changes: Changes
+    named: Named, *, several: bool, runs: Sequence[str], changes: Changes
 ) -> tuple[tuple[Column, ...], list[Cells]]:
     """The columns and the lines, in the layout of the first table."""
     tables = [table for _, table in named]
@@ -210,8 +213,12 @@ def _arranged(
     if first.rank is not None:
         # the sort is stable, so that ties keep that order
         subjects.sort(key=lambda key: -max(line.rank for line in by_key[key].values()))
-    arrange = _below_each_other if first.beside is Beside.KEYS else _in_columns
-    added, rows = arrange([(key, by_key[key]) for key in subjects], list(lines), heads, changes)
+    found = [(key, by_key[key]) for key in subjects]
+    if first.beside is Beside.KEYS:
+        added, rows = _below_each_other(found, list(lines), heads, changes)
+    else:
+        # a column also for a run that has none of these results
+        added, rows = _in_columns(found, runs or list(lines), heads, changes)
     return (*subject, *added), rows
 
 

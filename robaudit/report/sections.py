@@ -173,14 +173,17 @@ class Section(ABC, Generic[T]):
         laid out."""
         from robaudit.report.layout import laid_out
 
-        several = len(runs_of(entries)) > 1
+        runs = list(runs_of(entries))
+        several = len(runs) > 1
         # one table of each run, or several of a run with several records
         alike: dict[object, list[tuple[str, TypedTable]]] = {}
         for entry in entries:
             for table in self.typed_tables(replace(entry, several=several), request):
                 alike.setdefault(_place(entry.name, table), []).append((entry.name, table))
         changes = self.changes(entries, request) if several else Changes()
-        return [laid_out(named, several=several, changes=changes) for named in alike.values()]
+        return [
+            laid_out(named, several=several, runs=runs, changes=changes) for named in alike.values()
+        ]
 
     def page_tables(self, entries: Sequence[Entry[T]], request: SectionRequest) -> Iterable[Table]:
         """The tables for a page. Default: the same."""

@@ -12,6 +12,7 @@ from robaudit.estimates import Estimate
 from robaudit.report import numbers
 
 if TYPE_CHECKING:
+    from robaudit.records import Record
     from robaudit.report.tables import Cell, Tone
     from robaudit.stats.bootstrap import PairedDifference
 
@@ -98,6 +99,7 @@ class TypedColumn:
         names: whether the column names the subject of a row. Default: as its kind says.
         varying: people see the column only where its values differ. For columns that name the
             subject.
+        record: the class of the values, where they are records: its members are columns in CSV.
     """
 
     name: str
@@ -109,6 +111,7 @@ class TypedColumn:
     bare_ends: bool = False
     names: bool | None = None
     varying: bool = False
+    record: type[Record] | None = None
 
     @property
     def is_key(self) -> bool:
@@ -125,12 +128,11 @@ class TypedColumn:
 
     def values(self, value: Value) -> Iterator[tuple[str, Any]]:
         """A value for CSV, by column: several where it is an estimate, a mapping or a record."""
-        from robaudit.records import Record
-
         # A record names its own columns. It is written here and not where the table is made: people
         # see a few rows only, and a record may compute its interval on first use.
-        if isinstance(value, Record):
-            yield from value.document().items()
+        if self.record is not None:
+            if value is not None:
+                yield from value.document().items()
         elif not self.name:
             return
         elif isinstance(value, Estimate):
@@ -206,8 +208,15 @@ class TypedTable:
 
     def csv_columns(self) -> list[str]:
         """The columns of CSV that are known without rows."""
-        names = [column.name for column in self.columns if column.name]
-        return [*self.about, *names] if self.in_csv else []
+        if not self.in_csv:
+            return []
+        names = list(self.about)
+        for column in self.columns:
+            if column.record is not None:
+                names += [member.key for member in column.record.json_members()]
+            elif column.name:
+                names.append(column.name)
+        return names
 
     def csv_lines(self) -> Iterator[dict[str, Any]]:
         """The rows for CSV, as values by column; rows for people alone are left out."""

@@ -183,7 +183,7 @@ def text(score: ScoreValue) -> str:
 
 _COLUMNS = (
     TypedColumn("score"),
-    TypedColumn("value", Kind(text), head="value [95% interval]"),
+    TypedColumn("", Kind(text), head="value [95% interval]", record=ScoreValue),
 )
 _MEANING = TypedColumn("", PROSE, head="meaning")
 

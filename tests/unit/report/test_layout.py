@@ -254,6 +254,27 @@ def test_a_noise_of_all_results_is_no_column() -> None:
     assert texts(found) == [("noise", "a", "b"), ("fog", "1", "1"), ("snow", "–", "2")]
 
 
+def test_every_run_has_a_column() -> None:
+    other = replace(MEANS, heading="Others")
+    given = [
+        Entry(name, run(name), table) for name, table in zip("ab", (MEANS, other), strict=True)
+    ]
+    found = list(OfTable(MEANS).tables(given, SectionRequest()))
+    assert [texts(table)[:2] for table in found] == [
+        [("result", "a", "b"), ("mc", "0.50", "–")],
+        [("result", "a", "b"), ("mc", "–", "0.50")],
+    ]
+
+
+def test_a_record_has_its_members_as_columns() -> None:
+    change = CHANGES.by_run["b"][1]
+    columns = (TypedColumn("result"), TypedColumn("", Kind(str), record=PairedDifference))
+    table = TypedTable("", columns, [("mc", change)])
+    members = {"value": 0.1, "lower": 0.05, "upper": 0.15, "p_value": 0.04, "images": 12}
+    assert list(table.csv_lines()) == [{"result": "mc", **members}]
+    assert table.csv_columns() == ["result", *members]
+
+
 def test_differences_follow_the_results_in_csv_and_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sections, "section_of", lambda name: Compared(MEANS))
     given = entries(MEANS, "a", "b")
