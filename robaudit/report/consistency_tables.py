@@ -17,6 +17,7 @@ _MEANINGS = {
     Verdict.DECLARED: _DECLARED,
     Verdict.APPROXIMATION: "an approximation is off by more than its interval says",
 }
+# A false declaration or a rough approximation is no bug: the verdict counts them apart.
 _COUNTED = {
     Verdict.DECLARED: "by a false declaration",
     Verdict.APPROXIMATION: "beyond an approximation's interval",

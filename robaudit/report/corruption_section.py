@@ -81,6 +81,7 @@ class CorruptionSection(Section[CorruptionReport]):
         def draw(ax: Axes, label: str, _: PictureSize) -> None:
             for style, line in zip(styles, lines, strict=True):
                 _line(ax, label, line[1], style)
+            # a little more than the data, so that marks at the ends are whole
             ax.set(xlim=(-0.2, 5.2), ylim=(0.0, 1.02), xticks=range(6))
             percent_scale(ax.yaxis)
 
@@ -127,8 +128,8 @@ _COLUMNS = (
 
 # --- the figure
 
-_MOST_PANELS = 20
-_MOST_LINES = 8
+_MOST_PANELS = 20  # the 19 corruptions of CIFAR-10-C, and their mean
+_MOST_LINES = 8  # as many as there are colours
 _MEAN = "mean"
 
 
@@ -138,6 +139,7 @@ def _caption(lines: Sequence[tuple[str, CorruptionReport]], left: Sequence[str])
         f"Share of noisy copies classified wrongly. Bands: 95 % intervals, {LIKE_THESE}. Ring: "
         "error without noise."
     )
+    # runs may have other corruptions: the number says so
     means = [
         f"{name} {mean_error(report.errors):.1%} (over {len(report.errors)})"
         for name, report in lines

@@ -31,9 +31,7 @@ def laid_out(
     """
     tables = [table for _, table in named]
     first = tables[0]
-    columns, rows = _arranged(named, several=several, runs=runs, changes=changes)
-    shown = rows[: first.most]
-    rest = len(rows) - len(shown)
+    columns, rows, rest = _arranged(named, several=several, runs=runs, changes=changes)
     # the heading of a table apart already has the name of the run
     is_apart = several and first.beside is Beside.APART
     prefixes = [f"{name}: " if several and not is_apart else "" for name, _ in named]
@@ -51,7 +49,7 @@ def laid_out(
         f"{named[0][0]}: {first.heading}" if is_apart else first.heading,
         # "No noisy copy changes class." needs the columns: a page draws only tables that have some
         columns if rows or first.empty else (),
-        tuple(shown),
+        tuple(rows),
         lines=(
             *_each_once(table.lines for table in tables),
             *_of_runs(prefixes, [table.facts for table in tables]),
@@ -185,8 +183,11 @@ _COMPARED = (Beside.KEYS, Beside.COLUMNS)
 
 def _arranged(
     named: Named, *, several: bool, runs: Sequence[str], changes: Changes
-) -> tuple[tuple[Column, ...], list[Cells]]:
-    """The columns and the lines, in the layout of the first table."""
+) -> tuple[tuple[Column, ...], list[Cells], int]:
+    """The columns and the lines in the layout of the first table, and how many lines are left out.
+
+    Lines are left out before their values become texts: some intervals are computed on first use.
+    """
     tables = [table for _, table in named]
     first = tables[0]
     heads = _heads(tables)
@@ -197,13 +198,16 @@ def _arranged(
     for name, table in named:
         lines[name] += _lines_of(table, named_by, heads)
     if not several or first.beside is Beside.APART:
-        every = list(chain.from_iterable(lines.values()))
-        return (*subject, *values), [(*line.subject, *line.cells(heads)) for line in every]
+        alone = list(chain.from_iterable(lines.values()))
+        rows = [(*line.subject, *line.cells(heads)) for line in alone[: first.most]]
+        return (*subject, *values), rows, len(alone) - len(rows)
     if first.beside is Beside.LINES:
-        rows = []
+        pairs: list[tuple[str, _Line]] = []
         for name, of_run in lines.items():
-            rows += [(Cell(name), *line.subject, *line.cells(heads)) for line in of_run]
-        return (Column("run"), *subject, *values), rows
+            pairs += [(name, line) for line in of_run]
+        shown = pairs[: first.most]
+        rows = [(Cell(name), *line.subject, *line.cells(heads)) for name, line in shown]
+        return (Column("run"), *subject, *values), rows, len(pairs) - len(rows)
     # subjects in the order of the first run, then those that only further runs have
     by_key: dict[Hashable, dict[str, _Line]] = {}
     for name, of_run in lines.items():
@@ -213,13 +217,13 @@ def _arranged(
     if first.rank is not None:
         # the sort is stable, so that ties keep that order
         subjects.sort(key=lambda key: -max(line.rank for line in by_key[key].values()))
-    found = [(key, by_key[key]) for key in subjects]
+    found = [(key, by_key[key]) for key in subjects[: first.most]]
     if first.beside is Beside.KEYS:
         added, rows = _below_each_other(found, list(lines), heads, changes)
     else:
         # a column also for a run that has none of these results
         added, rows = _in_columns(found, runs or list(lines), heads, changes)
-    return (*subject, *added), rows
+    return (*subject, *added), rows, len(subjects) - len(found)
 
 
 Subjects = Sequence[tuple[Hashable, Mapping[str, _Line]]]

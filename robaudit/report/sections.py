@@ -88,6 +88,7 @@ class SectionRequest:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+# Parts of a request whose options on the command line have other names.
 _FLAGS = {"estimators": "--estimator", "levels": "--noise, --level, --sigma"}
 
 

@@ -268,7 +268,7 @@ def _first_step(curve: ErrorCurve) -> float:
 
 # --- the figure
 
-_MOST_MODELS = 8
+_MOST_MODELS = 8  # as many as there are colours
 _AXES = {
     CurveKind.L2: ("attacks in l2", "l2 radius"),
     CurveKind.LINF: ("attacks in linf", "linf radius"),
@@ -316,6 +316,7 @@ def _caption(
 def _panel(ax: Axes, kind: CurveKind, curves: Sequence[tuple[dict[str, Any], ErrorCurve]]) -> None:
     """Draw the curves of one kind."""
     ends = [float(curve.places[_last(curve)]) for _, curve in curves]
+    # gamma falls from 1 to the right: the axis runs backwards, to the smallest of any run
     linear = kind is CurveKind.LINEAR
     end = min(ends) if linear else max(*ends, 1e-6)
     for style, curve in curves:

@@ -74,6 +74,7 @@ class EasiestSection(Section[Easiest]):
         if severe:
             try:
                 curve = kept_curve(run, request.estimators, request.levels)
+            # the map may still have some
             except RunError:  # none among the requested results
                 curve = None
         return [Easiest(easiest_errors(run, request.estimators, request.levels), curve)]

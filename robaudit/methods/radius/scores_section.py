@@ -227,7 +227,7 @@ def _counts(radii: Radii) -> str:
 
 # --- the figure
 
-_MOST_PANELS = 9
+_MOST_PANELS = 9  # three rows of three
 _HIGH = 2.1  # inches of a panel
 _MARKS: dict[str, dict[str, Any]] = {
     "correct": {

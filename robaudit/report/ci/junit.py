@@ -19,6 +19,7 @@ from robaudit.gates.decision_text import sentence
 from robaudit.report.ci.document import Subject
 from robaudit.text import printable
 
+# what an inconclusive gate is in JUnit, by what it counts as
 _ELEMENTS = {"fail": "failure", "inconclusive": "error", "pass": "skipped"}
 
 

@@ -227,6 +227,7 @@ def _available(run: Run, request: SectionRequest) -> tuple[SectionRequest, dict[
         try:
             return bool(run.groups(estimators, levels))
         except RunError as error:
+            # raised only if every run lacks it
             missing[wanted] = error
             return False
 

@@ -15,7 +15,7 @@ from robaudit.report.tables import Cell, Column, Table, Tone, cells
 from robaudit.runs.info import RunInfo
 from robaudit.text import clipped, count, printable
 
-_MOST_SKIPPED = 20
+_MOST_SKIPPED = 20  # samples in a table; run.json has all
 
 
 def facts(view: RunView) -> str:
