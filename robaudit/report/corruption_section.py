@@ -128,7 +128,7 @@ _COLUMNS = (
 
 # --- the figure
 
-_MOST_PANELS = 20  # the 19 corruptions of CIFAR-10-C, and their mean
+_MOST_PANELS = 20  # enough for the 19 corruptions of CIFAR-10-C and their mean
 _MOST_LINES = 8  # as many as there are colours
 _MEAN = "mean"
 
