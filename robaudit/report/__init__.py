@@ -1,1 +1,2 @@
-"""Tables, pages and pictures of runs for people, and the formats of CI systems for pipelines."""
+"""What people and pipelines read of a run: tables, pages, pictures, and the formats of CI
+systems."""
