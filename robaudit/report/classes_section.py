@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from robaudit.compare.side_by_side import Comparisons
+from robaudit.compare.result import ClassChange
 from robaudit.estimates import Estimate
 from robaudit.names import ResultName
 from robaudit.numerics.image_intervals import LIKE_THESE, THESE_IMAGES, MeanMethod
 from robaudit.quantities import Quantity
 from robaudit.records import columns_of
 from robaudit.report import legends, numbers
-from robaudit.report.differences import changes_of, difference, run_columns
+from robaudit.report.differences import changes_of, for_the_population
+from robaudit.report.layout import laid_out
 from robaudit.report.numbers import estimate, signs
 from robaudit.report.pictures.page import Drawing, PictureSize, cut, few_ticks, legend
 from robaudit.report.pictures.style import CARD, COLOURS, FAINT, GRID, HIGHER, INK, LOWER
 from robaudit.report.principal_result import one_result, same_result
-from robaudit.report.sections import Entry, Section, SectionRequest, by_name
+from robaudit.report.sections import Entry, Section, SectionRequest
 from robaudit.report.summary_section import about, approximate, by_the_votes, mean_ends, mean_text
-from robaudit.report.tables import Cell, Column, Table, cells
+from robaudit.report.tables import Cell, Table, Tone
+from robaudit.report.typed import (
+    COUNT,
+    TEXT,
+    WRITTEN,
+    Beside,
+    Changes,
+    Kind,
+    TypedColumn,
+    TypedTable,
+    data_columns,
+)
+from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run
 from robaudit.runs.table import with_values
 from robaudit.stats.class_differences import ClassBias, ClassStats, GapVerdict, class_bias
@@ -73,18 +87,24 @@ class ClassesSection(Section[ClassBias]):
             for columns in with_values(run.groups(request.estimators, request.levels).values())
         ]
 
-    def tables(
-        self, entries: Sequence[Entry[ClassBias]], request: SectionRequest
-    ) -> Iterator[Table]:
-        """A table for each result."""
-        several = len(by_name(entries)) > 1
-        changes = changes_of(entries) if several else {}
-        for key in dict.fromkeys(entry.record.key for entry in entries):
-            alike = [entry for entry in entries if entry.record.key == key]
-            if several:
-                yield _side_by_side(alike, changes)
-            else:
-                yield bias_table(alike[0].record)
+    def table(self, entry: Entry[ClassBias], request: SectionRequest) -> TypedTable:
+        """A row for each class, least robust first; then the gap and the verdict."""
+        return _mean_table(entry.record) if entry.several else _bias_table(entry.record)
+
+    def changes(self, entries: Sequence[Entry[ClassBias]], request: SectionRequest) -> Changes:
+        """The differences of the class means from the first run's; by label only."""
+        # a comparison knows the labels of the images, not the columns of the data
+        if entries[0].record.by != "label":
+            return Changes()
+        by_run = {}
+        for name, groups in changes_of(entries).items():
+            differences = {}
+            for group in groups.values():
+                for change in group.classes:
+                    key = _row_key(group.key, change)
+                    differences[key] = for_the_population(change.difference, change.images)
+            by_run[name] = differences
+        return Changes(by_run, notes=("[ ] of the differences: for all classes together.",))
 
     def page_tables(
         self, entries: Sequence[Entry[ClassBias]], request: SectionRequest
@@ -116,32 +136,29 @@ class ClassesSection(Section[ClassBias]):
         colour for each run."""
         entries = same_result(entries, lambda record: record.key)
         order = [stats.index for stats in weakest_first(entries[0].record)]
-        shown: list[int | None] = (
-            [*order] if len(order) <= _MOST_DRAWN else [*order[:_WORST], None, *order[-_BEST:]]
-        )
-        runs = [entry.name for entry in entries]
+        shown: list[int | None] = [*order]
+        between = 0
+        if len(order) > _MOST_DRAWN:
+            # None: the place of the classes between, which are left out
+            shown = [*order[:_WORST], None, *order[-_BEST:]]
+            between = len(order) - _WORST - _BEST
+        # each further run adds a dot to the line of a class
+        lines_of_class = 1.25 + 0.35 * (len(entries) - 1)
         return Drawing(
             title="Robustness by class",
             about=str(entries[0].record.key),
-            caption=" ".join(
-                _caption(entries, len(order) - len(shown) + 1 if None in shown else 0)
-            ),
-            height=lambda look: len(shown) * look.line * (1.25 + 0.35 * (len(runs) - 1)) + 0.45,
-            draw=lambda body, look: _draw(body, look, entries, shown),
+            caption=" ".join(_caption(entries, between)),
+            height=lambda size: len(shown) * size.line * lines_of_class + 0.45,
+            draw=lambda body, size: _draw(body, size, entries, shown),
         )
 
     def lines(
         self, entry: Entry[ClassBias], request: SectionRequest
-    ) -> Iterator[Mapping[str, Any]]:
+    ) -> Iterable[Mapping[str, Any]]:
         """A line for each class, in order of class."""
-        bias = entry.record
-        group = {
-            "estimator": bias.key.estimator,
-            **bias.key.at.document(),
-            "by": bias.by,
-            "threshold": bias.threshold,
-        }
-        return ({**group, **columns_of(of_class)} for of_class in bias.classes)
+        # CSV is the same with and without other runs beside it
+        lines = self.table(replace(entry, several=False), request).csv_lines()
+        return sorted(lines, key=lambda line: line["index"])
 
 
 def heading_of(bias: ClassBias) -> str:
@@ -151,89 +168,92 @@ def heading_of(bias: ClassBias) -> str:
 
 def bias_table(bias: ClassBias) -> Table:
     """A line per class, least robust first, then the gap and the verdict."""
+    return laid_out([("", _bias_table(bias))], several=False)
+
+
+def _bias_table(bias: ClassBias) -> TypedTable:
+    """The classes of one run, with the test of each."""
     quantity = bias.quantity
-    known = (
-        bias.threshold is not None and bias.threshold <= quantity.high and quantity.higher_is_better
+    classes = weakest_first(bias)
+    has_share = bool(_share_head(bias))
+    columns = [
+        _class_column(bias),
+        TypedColumn("", COUNT, head="n"),
+        TypedColumn("", WRITTEN, head="mean [95% interval]"),
+        TypedColumn("", WRITTEN, head=f"[{THESE_IMAGES}]", detail=True),
+        TypedColumn("", WRITTEN, head=f"median [{THESE_IMAGES}]", detail=True),
+        TypedColumn("", WRITTEN, head=OTHERS),
+    ]
+    if has_share:
+        columns.append(TypedColumn("", WRITTEN, head=_share_head(bias)))
+    columns += [
+        TypedColumn("", WRITTEN, head="p"),
+        TypedColumn("", _DIFFERS),
+        *data_columns(list(columns_of(classes[0]))),
+    ]
+    rows = []
+    for stats in classes:
+        rows.append((*_texts(stats, quantity, share=has_share), *columns_of(stats).values()))
+    return TypedTable(
+        heading_of(bias),
+        tuple(columns),
+        rows,
+        about={
+            "estimator": bias.key.estimator,
+            **bias.key.at.document(),
+            "by": bias.by,
+            "threshold": bias.threshold,
+        },
+        lines=(about(quantity),),
+        conclusions=(_conclusion(bias),),
+        notes=tuple(_notes(bias, share=has_share)),
     )
-    share = (f"< {bias.threshold:g}",) if known else ()
-    rows = [tuple(_cells(stats, quantity, share=bool(share))) for stats in weakest_first(bias)]
-    return Table(
+
+
+def _class_column(bias: ClassBias) -> TypedColumn:
+    return TypedColumn("", TEXT, head="class" if bias.by in _CLASSES else bias.by)
+
+
+def _share_head(bias: ClassBias) -> str:
+    """The head of the share of images below the threshold; empty where no image can be below."""
+    if bias.threshold is None or not bias.quantity.higher_is_better:
+        return ""
+    return f"< {bias.threshold:g}" if bias.threshold <= bias.quantity.high else ""
+
+
+def _mean_table(bias: ClassBias) -> TypedTable:
+    """The means of the classes, for a column beside those of other runs."""
+    classes = weakest_first(bias)
+    notes = [f"[ ] 95 % interval for {LIKE_THESE}."]
+    if any(stats.images == 1 for stats in classes):
+        notes.append(SINGLE_IMAGE)
+    if bias.by != "label":
+        notes.append(f"No differences by {bias.by}: they are computed by label only.")
+    return TypedTable(
         heading_of(bias),
         (
-            Column("class" if bias.by in _CLASSES else bias.by),
-            Column("n", number=True),
-            Column("mean [95% interval]", number=True),
-            Column(f"[{THESE_IMAGES}]", number=True, detail=True),
-            Column(f"median [{THESE_IMAGES}]", number=True, detail=True),
-            Column(OTHERS, number=True),
-            *(Column(head, number=True) for head in (*share, "p")),
-            Column(""),
+            _class_column(bias),
+            TypedColumn("", WRITTEN, head="mean"),
         ),
-        tuple(rows),
+        [(label_of(stats), class_mean(stats, bias.quantity)) for stats in classes],
+        keys=[_row_key(bias.key, stats) for stats in classes],
         lines=(about(bias.quantity),),
         conclusions=(_conclusion(bias),),
-        notes=tuple(_notes(bias, share=bool(share))),
+        notes=tuple(notes),
+        beside=Beside.COLUMNS,
     )
 
 
-def _side_by_side(entries: Sequence[Entry[ClassBias]], changes: Mapping[str, Comparisons]) -> Table:
-    """The means of the classes in several runs, and their differences from the first."""
-    first = entries[0].record
-    names = [entry.name for entry in entries]
-    means = [
-        {label_of(of_class): of_class for of_class in entry.record.classes} for entry in entries
-    ]
-    key = first.key.estimator, first.key.at
-    moved = [
-        {stats.index: stats.difference for stats in group.classes}
-        if (group := changes[name].get(key)) is not None and first.by == "label"
-        else {}
-        for name in names[1:]
-    ]
-    rows = [
-        (
-            label_of(stats),
-            *(
-                class_mean(by_label[label_of(stats)], first.quantity)
-                if label_of(stats) in by_label
-                else numbers.NONE
-                for by_label in means
-            ),
-            *(
-                difference(differences.get(stats.index))
-                for differences in moved
-                if first.by == "label"
-            ),
-        )
-        for stats in weakest_first(first)
-    ]
-    lines = (about(first.quantity),)
-    conclusions = tuple(
-        replace(cell, text=f"{entry.name}: {cell.text}")
-        for entry in entries
-        for cell in (_conclusion(entry.record),)
-    )
-    shown = first.by == "label"
-    note = f"[ ] 95 % interval for {LIKE_THESE}" + (
-        "; of the differences for all classes together." if shown else "."
-    )
-    single = any(stats.images == 1 for entry in entries for stats in entry.record.classes)
-    notes = (
-        note,
-        *([SINGLE_IMAGE] if single else []),
-        *([] if shown else [f"No differences by {first.by}: they are computed by label only."]),
-    )
-    return Table(
-        heading_of(first),
-        (
-            Column("class" if first.by in _CLASSES else first.by),
-            *run_columns(names, compared=shown),
-        ),
-        tuple(map(cells, rows)),
-        lines,
-        conclusions,
-        notes,
-    )
+def _row_key(key: GroupKey, stats: ClassStats | ClassChange) -> tuple[GroupKey, str]:
+    """The key of a class: groups of a column of the data may have other indices in other runs."""
+    return key, label_of(stats)
+
+
+def _differs_tone(_: str) -> Tone:
+    return "warning"
+
+
+_DIFFERS = Kind(str, number=False, tone=_differs_tone)
 
 
 def _conclusion(bias: ClassBias) -> Cell:
@@ -243,7 +263,7 @@ def _conclusion(bias: ClassBias) -> Cell:
     )
 
 
-def label_of(stats: ClassStats) -> str:
+def label_of(stats: ClassStats | ClassChange) -> str:
     """The name of the class, or its index."""
     return class_name(stats.index, None if stats.name is None else {stats.index: stats.name})
 
@@ -256,11 +276,9 @@ def weakest_first(bias: ClassBias) -> list[ClassStats]:
 
 def difference_text(stats: ClassStats) -> str:
     """The difference from the others with its interval; empty for a class that is not tested."""
-    return (
-        ""
-        if stats.difference is None
-        else numbers.change(stats.difference.value, *stats.difference.ends)
-    )
+    if stats.difference is None:
+        return ""
+    return numbers.change(stats.difference.value, *stats.difference.ends)
 
 
 def class_mean(stats: ClassStats, quantity: Quantity) -> str:
@@ -272,37 +290,28 @@ def class_mean(stats: ClassStats, quantity: Quantity) -> str:
     return f"({text})" if stats.images == 1 else text
 
 
-def _cells(stats: ClassStats, quantity: Quantity, *, share: bool) -> Iterator[Cell]:
-    ends = quantity.low, quantity.high
-    measured = numbers.ends(*stats.mean.measured.ends, *ends)
-    median = numbers.quantile_estimate(stats.median, *ends)
-    below = (
-        [numbers.share(stats.below) if stats.below is not None and stats.images > 1 else ""]
-        if share
-        else []
-    )
-    p = "" if stats.p_value is None else numbers.p_value(stats.p_value)
-    yield from cells(
-        (
-            label_of(stats),
-            f"{stats.images:,}",
-            class_mean(stats, quantity),
-            measured,
-            median,
-            difference_text(stats),
-            *below,
-            p,
-        )
-    )
-    yield Cell(stats.differs if stats.differs in ("lower", "higher") else "", tone="warning")
+def _texts(stats: ClassStats, quantity: Quantity, *, share: bool) -> Iterator[Any]:
+    """The values of a class below the columns for people."""
+    ends = (quantity.low, quantity.high)
+    yield label_of(stats)
+    yield stats.images
+    yield class_mean(stats, quantity)
+    yield numbers.ends(*stats.mean.measured.ends, *ends)
+    yield numbers.quantile_estimate(stats.median, *ends)
+    yield difference_text(stats)
+    if share:
+        # the share of a single image says nothing
+        known = stats.below is not None and stats.images > 1
+        yield numbers.share(stats.below) if stats.below is not None and known else ""
+    yield "" if stats.p_value is None else numbers.p_value(stats.p_value)
+    yield stats.differs if stats.differs in ("lower", "higher") else ""
 
 
 def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
-    below = (
-        f"< {bias.threshold:g}: share of images below. "
-        if share and bias.threshold is not None
-        else ""
-    )
+    """How to read the table of one run, and what it leaves out."""
+    below = ""
+    if share and bias.threshold is not None:
+        below = f"< {bias.threshold:g}: share of images below. "
     yield (
         f"[ ] 95 % interval for {LIKE_THESE}, each class alone. {below}{OTHERS}: mean minus the "
         "mean of all other images, with its "
@@ -335,17 +344,16 @@ def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
 
 
 def _caption(entries: Sequence[Entry[ClassBias]], between: int) -> Iterator[str]:
+    """The sentences of the caption; ``between``: the number of classes that are not drawn."""
     biases = [entry.record for entry in entries]
-    yield from (
-        f"{entry.name}: {legends.gap_sentence(entry.record)}"
-        if len(entries) > 1
-        else legends.gap_sentence(entry.record)
-        for entry in entries
-    )
+    for entry in entries:
+        name = f"{entry.name}: " if len(entries) > 1 else ""
+        yield name + legends.gap_sentence(entry.record)
+    classes = list(chain.from_iterable(bias.classes for bias in biases))
     images = sum(stats.images for stats in biases[0].classes)
     by = "label" if biases[0].by == "label" else "predicted class"
     yield f"{images:,} images in {len(biases[0].classes):,} classes, by {by}."
-    if any(stats.difference is not None for bias in biases for stats in bias.classes):
+    if any(stats.difference is not None for stats in classes):
         yield (
             "Dot: mean of the class minus the mean of all other images; bar: its "
             f"{100 * (1 - biases[0].alpha):g} % interval for "
@@ -356,15 +364,13 @@ def _caption(entries: Sequence[Entry[ClassBias]], between: int) -> Iterator[str]
         yield "Right: mean of the class, and its number of images."
     if between:
         yield f"{between:,} classes between are not shown."
-    if any(stats.images == 1 for bias in biases for stats in bias.classes):
+    if any(stats.images == 1 for stats in classes):
         yield "A class without a dot has a single image."
     if voted := list(dict.fromkeys(bias.key.estimator for bias in biases if bias.by_votes)):
         yield by_the_votes(voted)
     if any(bias.of_bounds for bias in biases):
         yield "Some values are only bounds: differences are between the bounds."
-    if any(
-        stats.mean.measured.method == MeanMethod.NONE for bias in biases for stats in bias.classes
-    ):
+    if any(stats.mean.measured.method == MeanMethod.NONE for stats in classes):
         yield (
             "No image has an interval of its own: its value is an approximation of unknown "
             "error, which no bar covers."
@@ -375,22 +381,22 @@ def _caption(entries: Sequence[Entry[ClassBias]], between: int) -> Iterator[str]
 
 def _draw(
     body: SubFigure,
-    look: PictureSize,
+    size: PictureSize,
     entries: Sequence[Entry[ClassBias]],
     shown: Sequence[int | None],
 ) -> None:
     ax: Axes = body.subplots()
     several = len(entries) > 1
-    classes = [{stats.index: stats for stats in each.record.classes} for each in entries]
+    classes = [{stats.index: stats for stats in entry.record.classes} for entry in entries]
     ends = [0.0]
     for run, by_index in enumerate(classes):
-        shift = 0.0 if not several else (run - (len(classes) - 1) / 2) / (len(classes) + 1)
+        # the dots of a class, one of each run, are spread over its line
+        shift = (run - (len(classes) - 1) / 2) / (len(classes) + 1) if several else 0.0
+        colour = COLOURS[run % len(COLOURS)] if several else ""
         for place, index in enumerate(shown):
             stats = by_index.get(index) if index is not None else None
             if stats is not None and stats.difference is not None:
-                ends += _dot(
-                    ax, place + shift, stats, COLOURS[run % len(COLOURS)] if several else ""
-                )
+                ends += _dot(ax, place + shift, stats, colour)
     for place, index in enumerate(shown):
         if index is None:
             ax.axhline(place, color=GRID, linewidth=1.4, linestyle=(0, (1, 3)))
@@ -401,39 +407,31 @@ def _draw(
     few_ticks(ax.xaxis)
     bias = entries[0].record
     way = "" if bias.quantity.higher_is_better else " (lower is better)"
-    ax.set_xlabel(
-        cut(
-            f"{bias.key.quantity}: difference from all other images{way}",
-            look.letters(0.75 * look.body),
-        )
-    )
-    _names(ax, look, classes[0], shown, marked=not several)
+    label = f"{bias.key.quantity}: difference from all other images{way}"
+    ax.set_xlabel(cut(label, size.letters(0.75 * size.body)))
+    _names(ax, size, classes[0], shown, marked=not several)
     if several:
-        legend(
-            body,
-            {
-                entry.name: {"color": COLOURS[i % len(COLOURS)], "marker": "o"}
-                for i, entry in enumerate(entries)
-            },
-            look,
-        )
+        styles = {
+            entry.name: {"color": COLOURS[i % len(COLOURS)], "marker": "o"}
+            for i, entry in enumerate(entries)
+        }
+        legend(body, styles, size)
     else:
         _means(ax, bias.quantity, classes[0], shown)
 
 
 def _names(
     ax: Axes,
-    look: PictureSize,
+    size: PictureSize,
     classes: Mapping[int, ClassStats],
     shown: Sequence[int | None],
     *,
     marked: bool,
 ) -> None:
-    texts = [
-        f"{len(classes) - len(shown) + 1:,} classes" if index is None else label_of(classes[index])
-        for index in shown
-    ]
-    ax.set_yticks(range(len(shown)), [cut(text, look.letters(0.32 * look.body)) for text in texts])
+    """Write the names of the classes; ``marked``: those that differ in colour."""
+    between = f"{len(classes) - len(shown) + 1:,} classes"
+    texts = [between if index is None else label_of(classes[index]) for index in shown]
+    ax.set_yticks(range(len(shown)), [cut(text, size.letters(0.32 * size.body)) for text in texts])
     for label, index in zip(ax.get_yticklabels(), shown, strict=True):
         differs = classes[index].differs if index is not None and marked else None
         label.set_color({"lower": LOWER, "higher": HIGHER}.get(differs or "", INK))
@@ -443,6 +441,7 @@ def _names(
 def _means(
     ax: Axes, quantity: Quantity, classes: Mapping[int, ClassStats], shown: Sequence[int | None]
 ) -> None:
+    """Write the mean of each class and its number of images to the right of the figure."""
     right = ax.secondary_yaxis("right")
     right.spines[:].set_visible(False)
     texts = []
@@ -463,6 +462,7 @@ def _means(
 
 def _dot(ax: Axes, y: float, stats: ClassStats, colour: str) -> list[float]:
     """Draw the difference of a class with its interval; the values that must be visible."""
+    # a class that differs significantly is filled
     marked = stats.differs in ("lower", "higher")
     ink = colour or {"lower": LOWER, "higher": HIGHER}.get(stats.differs or "", FAINT)
     difference = stats.difference or Estimate(0.0)

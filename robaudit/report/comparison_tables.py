@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 from robaudit.compare.result import (
     ClassChange,
     Comparison,
+    Counts,
     Difference,
     GroupComparison,
     SampleChange,
@@ -21,6 +23,7 @@ from robaudit.runs.serialise import table_csv
 from robaudit.stats.flags import Certainty
 from robaudit.text import Names, class_name, count
 
+# lines of a table in a terminal; JSON has all
 MOST_CLASSES = 5
 MOST_SAMPLES = 10
 _CHANGES = ("base", "new", f"new - base [{THESE_IMAGES}]", f"[{LIKE_THESE}]")
@@ -72,16 +75,18 @@ def csv_text(comparison: Comparison) -> str:
 
 
 def _head(comparison: Comparison, base: RunInfo, new: RunInfo) -> list[str]:
+    """The lines above the tables: clean accuracy first, then the two runs."""
     lines = []
     accuracy = comparison.clean_accuracy
     if accuracy is None:
         lines.append("clean accuracy  not measured (no labels)")
     else:
+        # without noise nothing is random but the choice of the images
+        before = numbers.exact_percent(accuracy.base)
+        after = numbers.exact_percent(accuracy.new)
         lines.append(
-            f"clean accuracy  {numbers.exact_percent(accuracy.base)} -> "
-            f"{numbers.exact_percent(accuracy.new)}, "
-            f"{_points(accuracy.value)} points (exact for {THESE_IMAGES}; {LIKE_THESE}: "
-            f"{_points_between(accuracy.population)})"
+            f"clean accuracy  {before} -> {after}, {_points(accuracy.value)} points (exact for "
+            f"{THESE_IMAGES}; {LIKE_THESE}: {_points_between(accuracy.population)})"
         )
     for words, info in (("base", base), ("new", new)):
         model = info.model
@@ -98,19 +103,20 @@ def _head(comparison: Comparison, base: RunInfo, new: RunInfo) -> list[str]:
 
 def _points(share: float, away: Callable[[float], int] = round) -> str:
     """A share in percentage points, with a sign and one decimal."""
+    # rounding to 6 digits first: errors of floating point must not push an end outwards
     return f"{away(round(1000 * share, 6)) / 10 + 0.0:+.1f}"
 
 
 def _points_between(change: Estimate) -> str:
+    """The interval of a share in percentage points, rounded outwards."""
     lower, upper = change.bounds or (-1.0, 1.0)
     return f"[{_points(lower, math.floor)}, {_points(upper, math.ceil)}] points"
 
 
 def _group(group: GroupComparison, level: str, names: Names | None) -> Iterator[Table]:
-    title = (
-        f"{group.key.estimator} at {level}: {group.key.quantity}, "
-        f"{'higher' if group.quantity.higher_is_better else 'lower'} is better"
-    )
+    """The tables of one result: its means, its classes, and the samples that changed."""
+    better = "higher" if group.quantity.higher_is_better else "lower"
+    title = f"{group.key.estimator} at {level}: {group.key.quantity}, {better} is better"
     rows = [_row("mean", group.mean)]
     if group.noisy_accuracy is not None:
         rows.append(_row("accuracy under noise", group.noisy_accuracy))
@@ -143,13 +149,12 @@ def _group(group: GroupComparison, level: str, names: Names | None) -> Iterator[
 
 
 def _how(group: GroupComparison) -> str:
+    """How the draws of the two runs are paired, and what that saves."""
     if group.how == "the same model":
         return "the same model: the difference is exactly 0"
     if group.how == "unpaired":
-        return (
-            f"unpaired{f', as {group.why}' if group.why else ''}: the errors of both runs' "
-            "noise draws add up"
-        )
+        reason = f", as {group.why}" if group.why else ""
+        return f"unpaired{reason}: the errors of both runs' noise draws add up"
     saved = group.variance_saved
     words = "paired on the noise draws that both runs took of each"
     if group.draws is not None:
@@ -160,44 +165,32 @@ def _how(group: GroupComparison) -> str:
         )
     if saved is None:
         return words
-    more = (
-        "saves more than 99%"
-        if saved > 0.99
-        else f"saves {saved:.0%}"
-        if saved >= 0
-        else f"costs {-saved:.0%}"
-    )
-    return f"{words}, which {more} of the variance due to the noise draws"
+    effect = f"saves {saved:.0%}" if saved >= 0 else f"costs {-saved:.0%}"
+    if saved > 0.99:  # 100 % would claim that nothing is left
+        effect = "saves more than 99%"
+    return f"{words}, which {effect} of the variance due to the noise draws"
 
 
 def _counts(group: GroupComparison) -> list[str]:
+    """How many samples are worse, better, newly flagged and left out."""
     side = "below" if group.quantity.higher_is_better else "above"
     lines = []
     if group.compared:
-        each = (
+        by_interval = (
             f"of {group.compared:,}, each by its own 95 % interval (the noise draws alone: up "
             "to 2.5 % worse and 2.5 % better)"
         )
-        lines.append(f"worse: {group.worse:,}, better: {group.better:,} {each}.")
-    bounds = group.counts
-    size = group.size
-    if bounds is not None:
-        least, most = bounds.worse.bounds or (0.0, 1.0)
-        worse = f"{round(least * size):,} to {round(most * size):,} of {size:,}"
-        least, most = bounds.newly_flagged.bounds or (0, size)
-        flagged = f"{least:,.0f} to {most:,.0f}"
-        lines.append(
-            f"With {100 * group.confidence:.4g} % confidence, {worse} are worse by any amount, "
-            f"and {flagged} are newly flagged."
-        )
-    for which in ("newly flagged", "fixed") if math.isfinite(group.threshold) else ():
-        kinds = {kind: group.flagged(which, kind) for kind in Certainty}
-        words = ", ".join(
-            f"{number:,} {'without an interval' if kind is Certainty.NO_INTERVAL else kind}"
-            for kind, number in kinds.items()
-            if number
-        )
-        lines.append(f"{which} ({side} {group.threshold:g}): {words or '0'}.")
+        lines.append(f"worse: {group.worse:,}, better: {group.better:,} {by_interval}.")
+    if group.counts is not None:
+        lines.append(_bounds_of_counts(group, group.counts))
+    if math.isfinite(group.threshold):
+        for which in _MOVES:
+            words = []
+            for kind in Certainty:
+                number = group.flagged(which, kind)
+                word = "without an interval" if kind is Certainty.NO_INTERVAL else kind
+                words += [f"{number:,} {word}"] if number else []
+            lines.append(f"{which} ({side} {group.threshold:g}): {', '.join(words) or '0'}.")
     if group.not_finite:
         lines.append(
             f"{count(group.not_finite, 'sample')} left out: no finite value in one run or both. "
@@ -221,26 +214,45 @@ def _counts(group: GroupComparison) -> list[str]:
     return lines
 
 
+_MOVES: tuple[Literal["newly flagged", "fixed"], ...] = ("newly flagged", "fixed")
+
+
+def _bounds_of_counts(group: GroupComparison, counts: Counts) -> str:
+    """How many samples are truly worse and truly newly flagged, at least and at most."""
+    size = group.size
+    least, most = counts.worse.bounds or (0.0, 1.0)  # a share
+    worse = f"{round(least * size):,} to {round(most * size):,} of {size:,}"
+    least, most = counts.newly_flagged.bounds or (0, size)  # a number
+    return (
+        f"With {100 * group.confidence:.4g} % confidence, {worse} are worse by any amount, "
+        f"and {least:,.0f} to {most:,.0f} are newly flagged."
+    )
+
+
 def _row(name: str, difference: Difference) -> tuple[str, ...]:
+    """A difference below :data:`_CHANGES`, after its name."""
+    measured = difference.measured
+    lower, upper = (None, None) if measured is None else measured.ends
     return (
         name,
         numbers.plain(difference.base, digits=4),
         numbers.plain(difference.new, digits=4),
-        numbers.change(
-            difference.value,
-            *((None, None) if difference.measured is None else difference.measured.ends),
-        ),
+        numbers.change(difference.value, lower, upper),
         numbers.change_interval(*(difference.population.bounds or (-math.inf, math.inf))),
     )
 
 
 def _class(change: ClassChange, names: Names | None) -> tuple[str, ...]:
-    return class_name(change.index, names), f"{change.images:,}", *_row("", change.difference)[1:]
+    """The cells of a class."""
+    name, *difference = _row(class_name(change.index, names), change.difference)
+    return (name, f"{change.images:,}", *difference)
 
 
 def _sample(change: SampleChange, names: Names | None) -> tuple[str, ...]:
-    before, now = (class_name(index, names) for index in (change.base_predicted, change.predicted))
-    predicted = now if before == now else f"{before} -> {now}"
+    """The cells of a sample."""
+    before = class_name(change.base_predicted, names)
+    after = class_name(change.predicted, names)
+    predicted = after if before == after else f"{before} -> {after}"
     flag = f"{change.flagged}, {change.certainty}" if change.flagged else "worse"
     label = class_name(change.label, names)
     return (
@@ -255,39 +267,28 @@ def _sample(change: SampleChange, names: Names | None) -> tuple[str, ...]:
 
 
 def _records(comparison: Comparison) -> Iterator[list[object]]:
+    """The lines of CSV: what is compared, the number of images, and the difference."""
     if comparison.clean_accuracy is not None:
-        yield [
-            None,
-            None,
-            None,
-            None,
-            "clean_accuracy",
-            None,
-            None,
-            comparison.samples,
-            *_fields(comparison.clean_accuracy),
-        ]
+        no_result = [None, None, None, None]  # it belongs to no estimator and noise level
+        about = [*no_result, "clean_accuracy", None, None, comparison.samples]
+        yield [*about, *_fields(comparison.clean_accuracy)]
     for group in comparison.groups:
         key = [group.key.estimator, *group.key.at.document().values()]
         yield [*key, "mean", None, None, group.images, *_fields(group.mean)]
         if group.noisy_accuracy is not None:
             yield [*key, "noisy_accuracy", None, None, group.images, *_fields(group.noisy_accuracy)]
         for change in group.classes:
-            yield [
-                *key,
-                "class_mean",
-                change.index,
-                change.name,
-                change.images,
-                *_fields(change.difference),
-            ]
+            about = [*key, "class_mean", change.index, change.name, change.images]
+            yield [*about, *_fields(change.difference)]
 
 
 def _fields(difference: Difference) -> list[object]:
+    """The values below :data:`_FIELDS`."""
     measured = difference.measured
     ends = [None, None, "none"] if measured is None else [*measured.ends, measured.method]
     return [difference.base, difference.new, difference.value, *ends, *difference.population.ends]
 
 
 def _rest(left: int, where: str) -> tuple[str, ...]:
+    """A note about lines that are left out, if there are some."""
     return (f"... and {left:,} more, which --format {where}.",) if left > 0 else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +23,11 @@ from robaudit.report.pictures.page import (
 from robaudit.report.pictures.style import CARD, GRID, INK, RED, heat_colours
 from robaudit.report.principal_result import one_result, same_result
 from robaudit.report.sections import Entry, Section, SectionRequest
-from robaudit.report.tables import Cell, Column, Table, cells
+from robaudit.report.tables import Table
+from robaudit.report.typed import TEXT, Beside, Kind, TypedColumn, TypedTable, data_columns
 from robaudit.runs.run import Run
 from robaudit.settings import BY
-from robaudit.stats.confusion_matrix import Confusion, Turn, confusions
+from robaudit.stats.confusion_matrix import MOST_TURNS, Confusion, Turn, confusions
 from robaudit.text import class_name, count, known_name
 
 if TYPE_CHECKING:
@@ -66,21 +67,41 @@ class ConfusionSection(Section[Confusion]):
             "use label or predicted",
         )
 
-    def tables(
-        self, entries: Sequence[Entry[Confusion]], request: SectionRequest
-    ) -> Iterator[Table]:
-        """The most frequent turns of each result, runs side by side."""
-        for key in dict.fromkeys(entry.record.key for entry in entries):
-            yield _table([entry for entry in entries if entry.record.key == key])
+    def table(self, entry: Entry[Confusion], request: SectionRequest) -> TypedTable:
+        """A row for each pair of classes that occurs, the largest share first."""
+        record = entry.record
+        names = entry.run.class_names
+        rows = []
+        for turn in record.turns:
+            classes = (class_name(turn.start, names), class_name(turn.to, names))
+            known = (known_name(turn.start, names), known_name(turn.to, names))
+            rows.append((*classes, turn, *known))
+        kind = "label" if record.by == "label" else "predicted without noise"
+        in_csv = "rest" if len(rows) < MOST_TURNS else f"first {MOST_TURNS}"
+        return TypedTable(
+            str(record.key),
+            (TypedColumn("", TEXT, head=kind), *_COLUMNS),
+            rows,
+            about={**record.key.document(), "by": record.by},
+            notes=(f"[ ] 95 % interval, {LIKE_THESE} of the class.",) if rows else (),
+            empty="No noisy copy changes class.",
+            most=_MOST,
+            more=f"... and {{}} more pairs: --format csv has the {in_csv}.",
+            rank=lambda row: row[2].share,
+            beside=Beside.COLUMNS,
+        )
 
     def page_tables(
         self, entries: Sequence[Entry[Confusion]], request: SectionRequest
-    ) -> Iterator[Table]:
+    ) -> list[Table]:
         """At the strongest level of the first noise, which the picture shows."""
-        (table,) = self.tables(same_result(entries, lambda record: record.key), request)
+        # two tables where one run has labels and another has not
+        tables = list(self.tables(same_result(entries, lambda record: record.key), request))
         rest = len({entry.record.key for entry in entries}) - 1
-        more = (f"{count(rest, 'other result')}: robaudit show RUN confusion.",) if rest else ()
-        yield replace(table, notes=(*table.notes, *more))
+        if rest:
+            note = f"{count(rest, 'other result')}: robaudit show RUN confusion."
+            tables[-1] = replace(tables[-1], notes=(*tables[-1].notes, note))
+        return tables
 
     def narrowed(self, runs: Sequence[Run], request: SectionRequest) -> SectionRequest:
         """Narrow to one result of each run, unless results are named."""
@@ -89,22 +110,25 @@ class ConfusionSection(Section[Confusion]):
     def figure(self, entries: Sequence[Entry[Confusion]], request: SectionRequest) -> Drawing:
         """One matrix of each run, or of the results that are named; of many classes a list of the
         largest shares."""
-        named = request.estimators or request.levels
-        shown = (entries if named else same_result(entries, lambda record: record.key))[
-            :_MOST_PANELS
-        ]
+        drawn = entries
+        if not (request.estimators or request.levels):
+            drawn = same_result(entries, lambda record: record.key)
+        shown = drawn[:_MOST_PANELS]
         as_list = max(len(entry.record.classes) for entry in shown) > _MOST_CLASSES
         parts = [
             (entry.name, entry.record.key.estimator, str(entry.record.key.at)) for entry in shown
         ]
-        top = max([0.05, *(turn.share for entry in shown for turn in entry.record.turns[:1])])
+        # One scale for all panels, which ends at the largest share; at least 5 %, so that a network
+        # that hardly changes its classes is not drawn in red.
+        largest = [entry.record.turns[0].share for entry in shown if entry.record.turns]
+        top = max(0.05, *largest) if largest else 0.05
 
-        def draw(ax: Axes, entry: Entry[Confusion], look: PictureSize) -> None:
-            width = look.body / look.across(len(shown), _WIDE)
+        def draw(ax: Axes, entry: Entry[Confusion], size: PictureSize) -> None:
+            width = size.body / size.across(len(shown), _WIDE)
             if as_list:
-                _turns(ax, entry, look, width)
+                _turns(ax, entry, size, width)
             else:
-                _matrix(ax, entry, look, width, top)
+                _matrix(ax, entry, size, width, top)
 
         return paneled(
             "Which class turns into which under noise",
@@ -112,7 +136,7 @@ class ConfusionSection(Section[Confusion]):
             shown,
             draw,
             wide=_WIDE,
-            high=lambda look: _height(shown, look, as_list=as_list),
+            high=lambda size: _height(shown, size, as_list=as_list),
             titles=told_apart(parts) if len(shown) > 1 else [],
             beside=_WIDE / 2 + 0.4 if as_list else _AXIS + 0.5,
             about=str(shown[0].record.key) if len({part[1:] for part in parts}) == 1 else "",
@@ -133,65 +157,13 @@ class ConfusionSection(Section[Confusion]):
             "turns": json_values(record.turns),
         }
 
-    def lines(
-        self, entry: Entry[Confusion], request: SectionRequest
-    ) -> Iterator[Mapping[str, Any]]:
-        """A line for each pair of classes that occurs."""
-        names = entry.run.class_names
-        record = entry.record
-        for turn in record.turns:
-            pair = {
-                "start_name": known_name(turn.start, names),
-                "to_name": known_name(turn.to, names),
-            }
-            yield {**record.key.document(), "by": record.by, **turn.document(), **pair}
 
-
-def _table(entries: Sequence[Entry[Confusion]]) -> Table:
-    first = entries[0]
-    several = len(entries) > 1
-    names = first.run.class_names
-    turns = [{(turn.start, turn.to): turn for turn in entry.record.turns} for entry in entries]
-    pairs = sorted(
-        {pair for of_run in turns for pair in of_run},
-        key=lambda pair: -max(_share(of_run.get(pair)) for of_run in turns),
-    )
-    rows = [
-        cells(
-            (
-                class_name(start, names),
-                class_name(to, names),
-                *(_text(of_run.get((start, to))) for of_run in turns),
-            )
-        )
-        for start, to in pairs[:_MOST]
-    ]
-    rest = len(pairs) - len(rows)
-    more = (
-        (
-            f"... and {rest:,} more pairs: --format csv has the "
-            f"{'first 100' if rest > 100 - _MOST else 'rest'}.",
-        )
-        if rest
-        else ()
-    )
-    kind = "label" if first.record.by == "label" else "predicted without noise"
-    heads = [entry.name for entry in entries] if several else ["share of copies"]
-    return Table(
-        f"{first.record.key}",
-        (Column(kind), Column("classified as"), *(Column(head, number=True) for head in heads)),
-        tuple(rows),
-        conclusions=() if rows else (Cell("No noisy copy changes class."),),
-        notes=(*more, *([f"[ ] 95 % interval, {LIKE_THESE} of the class."] if rows else [])),
-    )
-
-
-def _share(turn: Turn | None) -> float:
-    return 0.0 if turn is None else turn.share
-
-
-def _text(turn: Turn | None) -> str:
-    return numbers.NONE if turn is None else numbers.percents(turn.estimate)
+_SHARE = Kind(lambda turn: numbers.percents(turn.estimate))
+_COLUMNS = (
+    TypedColumn("", TEXT, head="classified as"),
+    TypedColumn("", _SHARE, head="share of copies", record=Turn),
+    *data_columns(["start_name", "to_name"]),
+)
 
 
 # --- the figure
@@ -204,11 +176,11 @@ _WIDE = 3.0
 _AXIS = 0.75
 
 
-def _height(shown: Sequence[Entry[Confusion]], look: PictureSize, *, as_list: bool) -> float:
+def _height(shown: Sequence[Entry[Confusion]], size: PictureSize, *, as_list: bool) -> float:
     """The height of a panel: square, or a line for each turn."""
     if as_list:
-        return max(min(_MOST_TURNS, len(entry.record.turns)) for entry in shown) * look.line + 0.6
-    return min(look.body / look.across(len(shown), _WIDE), 4.6) + 0.3 * (len(shown) > 1)
+        return max(min(_MOST_TURNS, len(entry.record.turns)) for entry in shown) * size.line + 0.6
+    return min(size.body / size.across(len(shown), _WIDE), 4.6) + 0.3 * (len(shown) > 1)
 
 
 def _caption(shown: Sequence[Entry[Confusion]], left: int, *, as_list: bool) -> Iterator[str]:
@@ -226,11 +198,12 @@ def _caption(shown: Sequence[Entry[Confusion]], left: int, *, as_list: bool) -> 
         yield f"{left} further results not shown (choose with --estimator and --level)."
 
 
-def _matrix(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float, top: float) -> None:
+def _matrix(ax: Axes, entry: Entry[Confusion], size: PictureSize, width: float, top: float) -> None:
+    """Draw the matrix; ``top``: the share at the end of the colours."""
     record = entry.record
     shares = np.array(record.shares)
     names = [
-        cut(class_name(index, entry.run.class_names), look.letters(_AXIS))
+        cut(class_name(index, entry.run.class_names), size.letters(_AXIS))
         for index in record.classes
     ]
     others = np.where(np.eye(len(shares), dtype=bool), np.nan, shares)
@@ -245,7 +218,10 @@ def _matrix(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float, 
     if cell < 0.18:  # no room for numbers
         return
     for (i, j), share in np.ndenumerate(shares):
-        if np.isfinite(share) and (share >= 0.005 or i == j):
+        # below half a percent a share would print as 0
+        is_written = share >= 0.005 or i == j
+        if np.isfinite(share) and is_written:
+            # dark cells have light numbers
             ink = CARD if i != j and share > 0.6 * top else INK
             ax.text(
                 j,
@@ -254,11 +230,12 @@ def _matrix(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float, 
                 ha="center",
                 va="center",
                 color=ink,
-                size=min(look.size, 30 * cell),
+                size=min(size.points, 30 * cell),
             )
 
 
-def _turns(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float) -> None:
+def _turns(ax: Axes, entry: Entry[Confusion], size: PictureSize, width: float) -> None:
+    """Draw the largest shares as a list, with their intervals."""
     names = entry.run.class_names
     turns = entry.record.turns[:_MOST_TURNS]
     for place, turn in enumerate(turns):
@@ -271,14 +248,12 @@ def _turns(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float) -
             solid_capstyle="butt",
         )
         ax.plot([turn.share], [place], marker="o", color=RED)
-    texts = [
-        f"{class_name(turn.start, names, 24)} \u2192 {class_name(turn.to, names, 24)}, n "
-        f"{turn.images:,}"
-        for turn in turns
-    ]
-    ax.set_yticks(
-        range(len(turns)), [cut(numbers.signs(text), look.letters(0.5 * width)) for text in texts]
-    )
+    texts = []
+    for turn in turns:
+        pair = f"{class_name(turn.start, names, 24)} \u2192 {class_name(turn.to, names, 24)}"
+        text = numbers.signs(f"{pair}, n {turn.images:,}")
+        texts.append(cut(text, size.letters(0.5 * width)))
+    ax.set_yticks(range(len(turns)), texts)
     ax.set(xlim=(0.0, None), ylim=(max(len(turns), 1) - 0.4, -0.6))
     ax.axvline(0.0, color=GRID, linewidth=1.0)
     percent_scale(ax.xaxis)

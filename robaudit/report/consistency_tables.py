@@ -17,6 +17,7 @@ _MEANINGS = {
     Verdict.DECLARED: _DECLARED,
     Verdict.APPROXIMATION: "an approximation is off by more than its interval says",
 }
+# A false declaration or a rough approximation is no bug: the verdict counts them apart.
 _COUNTED = {
     Verdict.DECLARED: "by a false declaration",
     Verdict.APPROXIMATION: "beyond an approximation's interval",
@@ -30,7 +31,7 @@ _HEADS = (
 
 
 def checks(consistency: Consistency) -> Iterator[Table]:
-    """What was compared, and what is inconsistent."""
+    """The comparisons by relation, then the contradictions."""
     heading = "Consistency of the results"
     compared = [check for check in consistency.relations if check.comparisons]
     if not compared:
@@ -44,65 +45,70 @@ def checks(consistency: Consistency) -> Iterator[Table]:
         return
     rows = []
     for check in compared:
+        compared_texts = (check.relation.name, f"{check.comparisons:,}", f"{check.images:,}")
         contradicted = Cell(f"{check.contradictions:,}", tone="bad" if check.contradictions else "")
-        rows.append(
-            (
-                *cells((check.relation.name, f"{check.comparisons:,}", f"{check.images:,}")),
-                contradicted,
-                Cell(check.relation.says),
-            )
-        )
-    notes = []
-    if consistency.tail < TAIL:  # otherwise no comparison is random
-        notes.append(
-            f"Intervals hold simultaneously for all comparisons with {100 * CONFIDENCE:g} % "
-            "confidence: "
-            f"error probability of each end {consistency.tail:.2g}."
-        )
-    if none := [check.relation.name for check in consistency.relations if not check.comparisons]:
-        notes.append(f"Nothing to compare: {', '.join(none)}.")
-    counts = [
-        count(consistency.violations, "violation"),
-        *(
-            f"{len(conflicts):,} {text}"
-            for kind, text in _COUNTED.items()
-            if (conflicts := consistency.of(kind))
-        ),
-    ]
-    verdict = (
-        f"{count(consistency.comparisons, 'comparison')} on "
-        f"{count(consistency.images, 'image')}, {', '.join(counts)}."
+        rows.append((*cells(compared_texts), contradicted, Cell(check.relation.says)))
+    yield Table(
+        heading,
+        _HEADS,
+        tuple(rows),
+        conclusions=(_conclusion(consistency),),
+        notes=tuple(_notes(consistency)),
     )
-    conclusion = Cell(verdict, tone="bad" if consistency.contradictions else "strong")
-    yield Table(heading, _HEADS, tuple(rows), conclusions=(conclusion,), notes=tuple(notes))
     for kind in Verdict:
         if conflicts := consistency.of(kind):
-            lines = [
-                *(_blamed(conflicts, "comparison") for conflicts in consistency.blamed(kind)),
-                *(f"  {conflict.text} ({conflict.relation})" for conflict in conflicts),
-            ]
-            left = len(conflicts) - MOST_CONTRADICTIONS
-            more = (f"... and {left:,} more: --format json has all.",) if left > 0 else ()
-            yield Table(
-                f"{kind.value.capitalize()}: {_MEANINGS[kind]}",
-                lines=tuple(lines[: len(lines) - max(left, 0)]),
-                notes=more,
-            )
+            yield _contradictions(kind, conflicts, consistency)
+
+
+def _notes(consistency: Consistency) -> Iterator[str]:
+    if consistency.tail < TAIL:  # otherwise no comparison is random
+        yield (
+            f"Intervals hold simultaneously for all comparisons with {100 * CONFIDENCE:g} % "
+            f"confidence: error probability of each end {consistency.tail:.2g}."
+        )
+    none = [check.relation.name for check in consistency.relations if not check.comparisons]
+    if none:
+        yield f"Nothing to compare: {', '.join(none)}."
+
+
+def _conclusion(consistency: Consistency) -> Cell:
+    """How many comparisons were made, and how many contradictions of each kind were found."""
+    counts = [count(consistency.violations, "violation")]
+    for kind, text in _COUNTED.items():
+        if conflicts := consistency.of(kind):
+            counts.append(f"{len(conflicts):,} {text}")
+    comparisons = count(consistency.comparisons, "comparison")
+    verdict = f"{comparisons} on {count(consistency.images, 'image')}, {', '.join(counts)}."
+    return Cell(verdict, tone="bad" if consistency.contradictions else "strong")
+
+
+def _contradictions(
+    kind: Verdict, conflicts: Sequence[Contradiction], consistency: Consistency
+) -> Table:
+    """The results that are blamed, then the first contradictions."""
+    blamed = [_blamed(of_result, "comparison") for of_result in consistency.blamed(kind)]
+    shown = conflicts[:MOST_CONTRADICTIONS]
+    left = len(conflicts) - len(shown)
+    return Table(
+        f"{kind.value.capitalize()}: {_MEANINGS[kind]}",
+        lines=(*blamed, *(f"  {conflict.text} ({conflict.relation})" for conflict in shown)),
+        notes=(f"... and {left:,} more: --format json has all.",) if left else (),
+    )
 
 
 def blame_lines(consistency: Consistency) -> list[str]:
     """A line for each result that is blamed for violations, or depends on a false declaration, with
     the first case."""
-    return [
-        f"{text}: {_blamed(conflicts, 'violation')}; first: sample {conflicts[0].text}"
-        for kind, text in _BLAME.items()
-        for conflicts in consistency.blamed(kind)
-    ]
+    lines = []
+    for kind, text in _BLAME.items():
+        for conflicts in consistency.blamed(kind):
+            blamed = _blamed(conflicts, "violation")
+            lines.append(f"{text}: {blamed}; first: sample {conflicts[0].text}")
+    return lines
 
 
 def _blamed(conflicts: Sequence[Contradiction], noun: str) -> str:
     """A blamed result, and how often it is blamed."""
-    return (
-        f"{conflicts[0].blamed}: {count(len(conflicts), noun)} on "
-        f"{count(len({conflict.sample_id for conflict in conflicts}), 'image')}"
-    )
+    images = {conflict.sample_id for conflict in conflicts}
+    blamed = conflicts[0].blamed
+    return f"{blamed}: {count(len(conflicts), noun)} on {count(len(images), 'image')}"

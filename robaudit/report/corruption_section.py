@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,14 +12,13 @@ from robaudit.estimates import Estimate
 from robaudit.levels import LevelName
 from robaudit.numerics.image_intervals import LIKE_THESE
 from robaudit.report import numbers
-from robaudit.report.layout import laid_out
 from robaudit.report.pictures.page import Drawing, PictureSize, paneled, percent_scale, told_apart
 from robaudit.report.pictures.style import line_style, ring
 from robaudit.report.sections import Entry, Section, SectionRequest
-from robaudit.report.tables import Table
 from robaudit.report.typed import SHARE, Beside, Kind, TypedColumn, TypedTable
 from robaudit.runs.run import Run
 from robaudit.stats.corruption_error import CorruptionReport, corruption_report, mean_error
+from robaudit.text import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,11 +46,10 @@ class CorruptionSection(Section[CorruptionReport]):
         each severity, and the mean error."""
         report = entry.record
         means = report.mean_errors()
-        rows = [
-            (label, level, cell, means.get(label))
-            for label, by_level in report.cells.items()
-            for level, cell in by_level.items()
-        ]
+        rows = []
+        for label, by_level in report.cells.items():
+            mean = means.get(label)
+            rows += [(label, level, cell, mean) for level, cell in by_level.items()]
         return TypedTable(
             "Accuracy by severity: share of noisy copies classified correctly "
             f"({report.estimator})",
@@ -66,33 +65,23 @@ class CorruptionSection(Section[CorruptionReport]):
             beside=Beside.KEYS,
         )
 
-    def tables(
-        self, entries: Sequence[Entry[CorruptionReport]], request: SectionRequest
-    ) -> Iterator[Table]:
-        """A table for each estimator, which names its runs where it has several."""
-        for estimator in dict.fromkeys(entry.record.estimator for entry in entries):
-            alike = [entry for entry in entries if entry.record.estimator == estimator]
-            yield laid_out(
-                [(entry.name, self.table(entry, request)) for entry in alike],
-                several=len(alike) > 1,
-            )
-
     def figure(
         self, entries: Sequence[Entry[CorruptionReport]], request: SectionRequest
     ) -> Drawing:
         """Error against severity: a panel for the mean of the corruptions and for each, a line for
         each of the first eight reports."""
-        names = told_apart([(entry.name, entry.record.estimator) for entry in entries])[
-            :_MOST_LINES
-        ]
+        every_name = told_apart([(entry.name, entry.record.estimator) for entry in entries])
+        names = every_name[:_MOST_LINES]
         lines = [(name, entry.record) for name, entry in zip(names, entries, strict=False)]
-        labels = list(dict.fromkeys(label for _, report in lines for label in report.cells))
-        panels = [*([_MEAN] * any(len(report.errors) > 1 for _, report in lines)), *labels]
+        panels = list(dict.fromkeys(chain.from_iterable(report.cells for _, report in lines)))
+        if any(len(report.errors) > 1 for _, report in lines):
+            panels.insert(0, _MEAN)
         styles = [line_style(i, marks=True) for i in range(len(lines))]
 
         def draw(ax: Axes, label: str, _: PictureSize) -> None:
             for style, line in zip(styles, lines, strict=True):
                 _line(ax, label, line[1], style)
+            # a little more than the data, so that marks at the ends are whole
             ax.set(xlim=(-0.2, 5.2), ylim=(0.0, 1.02), xticks=range(6))
             percent_scale(ax.yaxis)
 
@@ -112,10 +101,11 @@ class CorruptionSection(Section[CorruptionReport]):
 
 
 def _conclusions(report: CorruptionReport) -> list[str]:
+    """The mean error, and the noises that it leaves out."""
     left_out = [label for label in report.cells if label not in report.errors]
-    over = "1 noise" if len(report.errors) == 1 else f"{len(report.errors)} noises"
     lines = []
     if report.mean_error is not None:
+        over = count(len(report.errors), "noise")
         lines.append(f"mean error {_percent(report.mean_error)}, over {over} and 5 severities.")
     if left_out:
         lines.append(f"Not at all five severities, and in no mean: {', '.join(left_out)}.")
@@ -123,6 +113,7 @@ def _conclusions(report: CorruptionReport) -> list[str]:
 
 
 def _percent(error: Estimate) -> str:
+    """An error with its interval, if it has one."""
     return numbers.percents(error) if error.has_interval else f"{error.value:.1%}"
 
 
@@ -137,16 +128,18 @@ _COLUMNS = (
 
 # --- the figure
 
-_MOST_PANELS = 20
-_MOST_LINES = 8
+_MOST_PANELS = 20  # enough for the 19 corruptions of CIFAR-10-C and their mean
+_MOST_LINES = 8  # as many as there are colours
 _MEAN = "mean"
 
 
 def _caption(lines: Sequence[tuple[str, CorruptionReport]], left: Sequence[str]) -> Iterator[str]:
+    """The sentences of the caption; ``left``: the corruptions that are not drawn."""
     yield (
         f"Share of noisy copies classified wrongly. Bands: 95 % intervals, {LIKE_THESE}. Ring: "
         "error without noise."
     )
+    # runs may have other corruptions: the number says so
     means = [
         f"{name} {mean_error(report.errors):.1%} (over {len(report.errors)})"
         for name, report in lines
@@ -159,6 +152,8 @@ def _caption(lines: Sequence[tuple[str, CorruptionReport]], left: Sequence[str])
 
 
 def _line(ax: Axes, label: str, report: CorruptionReport, style: Mapping[str, Any]) -> None:
+    """Draw the error by severity of a corruption, or the mean over all of them."""
+    # severity 0 is no corruption, the same in every panel
     ax.plot([0], [1 - report.clean], **ring(style["color"]))
     if label == _MEAN:
         if report.errors:

@@ -1,21 +1,21 @@
-"""Differences of further runs from the first, as cells of tables and lines of CSV."""
+"""Differences of further runs from the first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from robaudit.compare.result import Difference
 from robaudit.compare.side_by_side import Comparisons, comparisons, differences_from_first
 from robaudit.report import numbers
 from robaudit.report.sections import Entry, runs_of
-from robaudit.report.tables import Column
+from robaudit.report.typed import Changes
 from robaudit.runs.run import Run
-from robaudit.stats import bootstrap
+from robaudit.stats.bootstrap import PairedDifference
 
 Key = TypeVar("Key")
 T = TypeVar("T")
-Paired = Mapping[Key, bootstrap.PairedDifference]
+Paired = Mapping[Key, PairedDifference]
 P_VALUE = "p: two-sided, of no difference; each line alone"
 BOOTSTRAP_P = f"{P_VALUE}, and 0.001 at least."
 
@@ -34,48 +34,26 @@ def paired_changes(
     return differences_from_first(runs_of(entries), differences)
 
 
-def difference_lines(
-    entries: Sequence[Entry[Any]],
-    changes: Mapping[str, Paired[Key]],
-    columns: Callable[[Key], Mapping[str, Any]],
-) -> Iterator[dict[str, Any]]:
-    """The differences of each run from the first as values by column; ``columns``: a key's
-    columns."""
-    for name, of_run in changes.items():
-        for key, change in of_run.items():
-            parted = change.document()
-            yield {
-                "run": name,
-                "base": entries[0].name,
-                **columns(key),
-                "images": parted.pop("images"),
-                "difference": parted,
-            }
+def mean_changes(entries: Sequence[Entry[Any]], *notes: str) -> Changes:
+    """The differences of the means of each result from the first run's, by estimator and noise
+    level.
+
+    Args:
+        entries: of all runs.
+        notes: how to read the differences.
+    """
+    # results that only one run has are not compared, and have a dash in the table
+    by_run = {}
+    for name, groups in changes_of(entries).items():
+        by_run[name] = {
+            key: for_the_population(group.mean, group.images) for key, group in groups.items()
+        }
+    return Changes(by_run, notes=notes)
 
 
-def run_columns(
-    names: Sequence[str], *, compared: bool = True, tested: bool = False
-) -> list[Column]:
-    """A column for each run, then for the difference of each further run from the first;
-    ``tested``: and for its p-value."""
-    base, *others = names
-    columns = [Column(name, number=True) for name in names]
-    for name in others if compared else ():
-        columns.append(Column(f"{name} - {base}", number=True))
-        if tested:
-            columns.append(Column("p", number=True))
-    return columns
-
-
-def paired_cells(changes: Mapping[str, Paired[Key]], key: Key) -> Iterator[str]:
-    """The difference of each further run with its interval, and its p-value, empty without one;
-    nothing where no run is compared."""
-    for change in (of_run.get(key) for of_run in changes.values() if any(changes.values())):
-        if change is None:
-            yield from (numbers.NONE, "")
-        else:
-            yield numbers.change(change.estimate.value, *change.estimate.ends)
-            yield "" if change.p_value is None else numbers.p_value(change.p_value)
+def for_the_population(change: Difference, images: int) -> PairedDifference:
+    """A difference of two runs with its interval for images like these, which has no p-value."""
+    return PairedDifference(change.population, None, images)
 
 
 def difference(change: Difference | None) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +14,23 @@ from numpy.typing import NDArray
 from robaudit.errors import SpecError
 from robaudit.records import with_names
 from robaudit.report import legends, numbers
+from robaudit.report.layout import laid_out
 from robaudit.report.pictures.page import Drawing, PictureSize, cut, stacked
 from robaudit.report.pictures.style import FAINT, LOWER, quiet
 from robaudit.report.principal_result import one_result, same_result
-from robaudit.report.sections import Entry, Section, SectionRequest, by_name
+from robaudit.report.sections import Entry, Section, SectionRequest
 from robaudit.report.summary_section import about
-from robaudit.report.tables import Cell, Column, Table, Tone, cells
+from robaudit.report.tables import Table, Tone
+from robaudit.report.typed import (
+    TEXT,
+    WORD,
+    WRITTEN,
+    Beside,
+    Kind,
+    TypedColumn,
+    TypedTable,
+    data_columns,
+)
 from robaudit.runs.run import Run
 from robaudit.runs.table import with_values
 from robaudit.settings import BOTTOM, THRESHOLD
@@ -34,6 +46,7 @@ if TYPE_CHECKING:
 
 
 _OPEN = 3  # results whose lists start unfolded
+_MOST_LISTED = 50
 
 
 class FlaggedSection(Section[Flagged]):
@@ -56,30 +69,25 @@ class FlaggedSection(Section[Flagged]):
                 cannot have this threshold.
         """
         groups = with_values(run.groups(request.estimators, request.levels).values())
-        if request.threshold is not None:
-            for name in {columns.key.quantity: None for columns in groups}:
-                check_threshold(
-                    request.threshold,
-                    run.quantities[name],
-                    THRESHOLD + f" {request.threshold:g}",
-                    name,
-                )
-        listed = [
-            flag(
+        threshold = request.threshold
+        if threshold is not None:
+            for name in dict.fromkeys(columns.key.quantity for columns in groups):
+                where = THRESHOLD + f" {threshold:g}"
+                check_threshold(threshold, run.quantities[name], where, name)
+        listed = []
+        for columns in groups:
+            quantity = run.quantities[columns.key.quantity]
+            flagged = flag(
                 columns,
-                below=usual_threshold(quantity) if request.threshold is None else request.threshold,
+                below=usual_threshold(quantity) if threshold is None else threshold,
                 bottom=request.bottom,
                 only=request.only,
                 quantity=quantity,
             )
-            for columns in groups
-            for quantity in (run.quantities[columns.key.quantity],)
-        ]
-        if (
-            request.bottom is None
-            and listed
-            and not any(flagged.has_threshold for flagged in listed)
-        ):
+            listed.append(flagged)
+        has_threshold = any(flagged.has_threshold for flagged in listed)
+        # without both nothing could ever be listed, which the user cannot have meant
+        if listed and request.bottom is None and not has_threshold:
             lacking = ", ".join(dict.fromkeys(flagged.key.estimator for flagged in listed))
             raise SpecError(
                 "flagged",
@@ -88,15 +96,14 @@ class FlaggedSection(Section[Flagged]):
             )
         return listed
 
-    def tables(self, entries: Sequence[Entry[Flagged]], request: SectionRequest) -> Iterator[Table]:
-        """How many are flagged, of several runs side by side, then the list of each result."""
-        several = len(by_name(entries)) > 1
-        if several:
-            yield _counts(entries)
-        for entry in entries:
-            name = f"{entry.name}: " if several else ""
-            table = flags_table(entry.record, entry.run.class_names)
-            yield replace(table, heading=name + table.heading)
+    def typed_tables(self, entry: Entry[Flagged], request: SectionRequest) -> Sequence[TypedTable]:
+        """How many samples are flagged, where there are several runs; then the list."""
+        counts = [_count_of(entry.record)] if entry.several else []
+        return [*counts, self.table(entry, request)]
+
+    def table(self, entry: Entry[Flagged], request: SectionRequest) -> TypedTable:
+        """The list: a row for each sample, worst first."""
+        return _list(entry.record, entry.run.class_names)
 
     def page_tables(
         self, entries: Sequence[Entry[Flagged]], request: SectionRequest
@@ -133,49 +140,21 @@ class FlaggedSection(Section[Flagged]):
             title="Least robust images",
             about=str(entries[0].record.key),
             caption=" ".join(_caption(entries)),
-            height=lambda look: sum(
-                _height(entry, look, several=len(entries) > 1) for entry in entries
+            height=lambda size: sum(
+                _height(entry, size, several=len(entries) > 1) for entry in entries
             ),
-            draw=lambda body, look: _draw(body, look, entries, drawn),
+            draw=lambda body, size: _draw(body, size, entries, drawn),
         )
 
-    def columns(self) -> Sequence[str]:
-        """The columns of :meth:`lines`."""
-        names = with_names({member.key: None for member in Flag.json_members()}, None)
-        return ["estimator", "noise", "level_name", "level", "threshold", *names]
 
-    def lines(self, entry: Entry[Flagged], request: SectionRequest) -> Iterator[Mapping[str, Any]]:
-        """A line per sample: the result, and the sample."""
-        flagged = entry.record
-        group = {
-            "estimator": flagged.key.estimator,
-            **flagged.key.at.document(),
-            "threshold": flagged.threshold if flagged.has_threshold else None,
-        }
-        return ({**group, **sample.document(entry.run.class_names)} for sample in flagged.samples)
-
-
-def _counts(entries: Sequence[Entry[Flagged]]) -> Table:
-    """How many samples of each run are flagged, by result."""
-    runs = by_name(entries)
-    keys = list(dict.fromkeys(entry.record.key for entry in entries))
-    rows = []
-    for key in keys:
-        results = [
-            next((entry.record for entry in of_run if entry.record.key == key), None)
-            for of_run in runs.values()
-        ]
-        texts = (
-            numbers.NONE
-            if result is None or not result.has_threshold
-            else f"{result.beyond:,} of {result.total:,}"
-            for result in results
-        )
-        rows.append(cells((str(key), *texts)))
-    return Table(
+def _count_of(flagged: Flagged) -> TypedTable:
+    """How many samples of a result are flagged."""
+    text = f"{flagged.beyond:,} of {flagged.total:,}" if flagged.has_threshold else numbers.NONE
+    return TypedTable(
         "Flagged samples by run",
-        (Column("result"), *(Column(name, number=True) for name in runs)),
-        tuple(rows),
+        (TypedColumn("", TEXT, head="result"), TypedColumn("", WRITTEN, head="flagged")),
+        [(str(flagged.key), text)],
+        beside=Beside.COLUMNS,
     )
 
 
@@ -191,29 +170,40 @@ def flags_table(
         class_names: by class index.
         limit: the most lines of the list (the rest are counted); None: all.
     """
-    lines = about(flagged.quantity), count_line(flagged)
-    table = Table(str(flagged.key), lines=lines, notes=tuple(_notes(flagged)))
-    if not flagged.samples:
-        return table
-    rest = 0 if limit is None else max(0, len(flagged.samples) - limit)
-    more = (f"... and {rest:,} more.",) if rest else ()
-    rows = tuple(_row(sample, flagged, class_names) for sample in flagged.samples[:limit])
-    return replace(
-        table,
-        columns=_columns(flagged),
-        rows=rows,
-        lines=(*lines, "Least robust first:"),
-        notes=(*more, *table.notes),
+    table = replace(_list(flagged, class_names), most=limit)
+    return laid_out([("", table)], several=False)
+
+
+def _list(flagged: Flagged, names: Names | None) -> TypedTable:
+    """The flagged samples of a result, and how many they are."""
+    about_result = {
+        "estimator": flagged.key.estimator,
+        **flagged.key.at.document(),
+        "threshold": flagged.threshold if flagged.has_threshold else None,
+    }
+    # without samples the columns are known, too, so that a CSV file has its head
+    keys = with_names({member.key: None for member in Flag.json_members()}, None)
+    rows = []
+    for sample in flagged.samples:
+        rows.append((*_texts(sample, flagged, names), *sample.document(names).values()))
+    lines = (about(flagged.quantity), count_line(flagged))
+    return TypedTable(
+        str(flagged.key),
+        (*_columns(flagged), *data_columns(list(keys))),
+        rows,
+        about=about_result,
+        lines=(*lines, "Least robust first:") if rows else lines,
+        notes=tuple(_notes(flagged)),
+        most=_MOST_LISTED,
+        beside=Beside.APART,
     )
 
 
 def is_beyond(sample: Flag, flagged: Flagged) -> bool:
     """Whether a listed sample is flagged, or only listed as one of the least robust."""
-    return (
-        sample.value < flagged.threshold
-        if flagged.quantity.higher_is_better
-        else sample.value > flagged.threshold
-    )
+    if flagged.quantity.higher_is_better:
+        return sample.value < flagged.threshold
+    return sample.value > flagged.threshold
 
 
 def count_line(flagged: Flagged) -> str:
@@ -227,36 +217,46 @@ def count_line(flagged: Flagged) -> str:
         )
     text = f"{flagged.beyond:,} of {flagged.total:,} {kind}samples are {side} {flagged.threshold:g}"
     certain = legends.certainties(flagged)
-    return (
-        f"{text}: {certain}."
-        if flagged.beyond and certain
-        else f"{text}; {certain}."
-        if certain
-        else f"{text}."
-    )
+    if not certain:
+        return f"{text}."
+    # without flagged samples the certainties are about the others only
+    return f"{text}: {certain}." if flagged.beyond else f"{text}; {certain}."
 
 
-def _columns(flagged: Flagged) -> tuple[Column, ...]:
-    question = (
-        [Column(f"{'<' if flagged.quantity.higher_is_better else '>'} {flagged.threshold:g}?")]
-        if flagged.has_threshold
-        else []
-    )
-    value = Column("value [95% interval]", number=True)
-    return *map(Column, ("sample", "label", "predicted")), value, Column("flips to"), *question
+_SAMPLE = (
+    TypedColumn("", TEXT, head="sample"),
+    TypedColumn("", WORD, head="label"),
+    TypedColumn("", WORD, head="predicted"),
+    TypedColumn("", WRITTEN, head="value [95% interval]"),
+    TypedColumn("", WORD, head="flips to"),
+)
 
 
-def _row(sample: Flag, flagged: Flagged, names: Names | None) -> tuple[Cell, ...]:
+def _is_bad(answer: str) -> Tone:
+    return "bad" if answer == Certainty.CONFIRMED else ""
+
+
+_ANSWER = Kind(str, number=False, tone=_is_bad)
+
+
+def _columns(flagged: Flagged) -> tuple[TypedColumn, ...]:
+    """The columns for people; whether a sample is beyond the threshold only where there is one."""
+    if not flagged.has_threshold:
+        return _SAMPLE
+    side = "<" if flagged.quantity.higher_is_better else ">"
+    return (*_SAMPLE, TypedColumn("", _ANSWER, head=f"{side} {flagged.threshold:g}?"))
+
+
+def _texts(sample: Flag, flagged: Flagged, names: Names | None) -> tuple[str, ...]:
+    """The texts below :func:`_columns`."""
     texts = (
         sample.id,
-        *(class_name(index, names) for index in (sample.label, sample.predicted)),
+        class_name(sample.label, names),
+        class_name(sample.predicted, names),
         numbers.sample_value(sample, flagged.quantity.low, flagged.quantity.high),
         class_name(sample.flips_to, names),
     )
-    tone: Tone = "bad" if sample.certainty is Certainty.CONFIRMED else ""
-    return *cells(texts), *(
-        [Cell(_answer(sample, flagged), tone=tone)] if flagged.has_threshold else []
-    )
+    return (*texts, _answer(sample, flagged)) if flagged.has_threshold else texts
 
 
 def _answer(sample: Flag, flagged: Flagged) -> str:
@@ -267,12 +267,12 @@ def _answer(sample: Flag, flagged: Flagged) -> str:
 
 
 def _notes(flagged: Flagged) -> Iterator[str]:
+    """The meaning of the certainties that occur, and what the list leaves out."""
     certainties = {sample.certainty for sample in flagged.samples}
-    yield from (
-        text
-        for name, text in legends.CERTAINTIES.items()
-        if name in certainties and flagged.has_threshold
-    )
+    if flagged.has_threshold:
+        for name, text in legends.CERTAINTIES.items():
+            if name in certainties:
+                yield text
     if flagged.censored:
         yield f"> {flagged.censored:,} of {flagged.total:,} values are only known to be larger."
     if flagged.filtered:
@@ -307,16 +307,19 @@ def _pixels(entry: Entry[Flagged], source: ImageSource | None) -> list[Pixels]:
     for sample in flagged.samples:
         clean = images.clean(sample.id)
         at = flagged.key.at
-        pair = [
-            sized(clean),
-            sized(clean if at.level is None else images.noisy(sample.id, clean, at)),
-        ]
-        gap = np.full((pair[0].shape[0], max(2, pair[0].shape[1] // 24), 4), 0, np.uint8)
-        opaque = [
-            np.concatenate([side, np.full((*side.shape[:2], 1), 255, np.uint8)], 2) for side in pair
-        ]
-        pairs.append(np.concatenate([opaque[0], gap, opaque[1]], 1))
+        noisy = clean if at.level is None else images.noisy(sample.id, clean, at)
+        left = _opaque(sized(clean))
+        right = _opaque(sized(noisy))
+        # transparent, as the page behind the picture may be dark
+        gap = np.full((left.shape[0], max(2, left.shape[1] // 24), 4), 0, np.uint8)
+        pairs.append(np.concatenate([left, gap, right], 1))
     return pairs
+
+
+def _opaque(pixels: Pixels) -> Pixels:
+    """Pixels (height, width, 3) with an alpha channel of 255."""
+    alpha = np.full((*pixels.shape[:2], 1), 255, np.uint8)
+    return np.concatenate([pixels, alpha], 2)
 
 
 def sized(image: Tensor) -> Pixels:
@@ -330,89 +333,94 @@ def sized(image: Tensor) -> Pixels:
     longest = max(pixels.shape[:2])
     if longest > _LARGEST:
         height, width = (max(1, round(side * _LARGEST / longest)) for side in pixels.shape[:2])
+        # a box filter: each pixel is the mean of those that it replaces
         return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.BOX))
-    factor = -(-_SMALLEST // longest)
+    factor = math.ceil(_SMALLEST / longest)
     return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
-def _across(flagged: Flagged, look: PictureSize) -> int:
-    return look.across(max(4, len(flagged.samples)), _CELL) if look.body > 4.5 else 2
+def _across(flagged: Flagged, size: PictureSize) -> int:
+    """The number of pairs in a row: two in a column of a paper."""
+    return size.across(max(4, len(flagged.samples)), _CELL) if size.body > 4.5 else 2
 
 
-def _height(entry: Entry[Flagged], look: PictureSize, *, several: bool) -> float:
-    across = _across(entry.record, look)
-    rows = -(-len(entry.record.samples) // across)
-    return rows * (look.body / across / 2 + 3.2 * look.line + 0.1) + (
-        look.line * 1.8 if several else 0.0
-    )
+def _height(entry: Entry[Flagged], size: PictureSize, *, several: bool) -> float:
+    """Inches of a run: rows of pairs, each half as high as wide, with three lines of text."""
+    across = _across(entry.record, size)
+    rows = math.ceil(len(entry.record.samples) / across)
+    row = size.body / across / 2 + 3.2 * size.line + 0.1
+    name = size.line * 1.8 if several else 0.0
+    return rows * row + name
 
 
 def _caption(entries: Sequence[Entry[Flagged]]) -> Iterator[str]:
-    for each in entries:
-        name = f"{each.name}: " if len(entries) > 1 else ""
-        yield f"{name}{count_line(each.record)} Shown: the {len(each.record.samples)} least robust."
-    every = [each.record for each in entries]
+    for entry in entries:
+        name = f"{entry.name}: " if len(entries) > 1 else ""
+        shown = len(entry.record.samples)
+        yield f"{name}{count_line(entry.record)} Shown: the {shown} least robust."
+    records = [entry.record for entry in entries]
     pair = (
         "twice: the result has no noise level"
-        if every[0].key.at.level is None
+        if records[0].key.at.level is None
         else "clean and with its first noise draw"
     )
     yield (
         f"Each image {pair}; the predicted class, and the class it most likely flips to; "
-        f"{every[0].key.quantity}."
+        f"{records[0].key.quantity}."
     )
-    samples = [sample for flagged in every for sample in flagged.samples]
+    samples = list(chain.from_iterable(flagged.samples for flagged in records))
     if any(sample.label is not None and sample.label != sample.predicted for sample in samples):
         yield "is: the label, where the model is wrong without noise."
-    if any(flagged.with_interval for flagged in every):
+    if any(flagged.with_interval for flagged in records):
         yield "[ ] 95 % interval of the image."
     if any(not sample.estimate.has_interval for sample in samples):
         yield "~ no interval."
-    if any(flagged.approximate for flagged in every):
+    if any(flagged.approximate for flagged in records):
         yield "The intervals cover sampling only, not the estimator's bias."
-    if not_finite := sum(flagged.not_finite for flagged in every):
+    if not_finite := sum(flagged.not_finite for flagged in records):
         yield f"{not_finite:,} images without a finite value are left out."
 
 
 def _draw(
     body: SubFigure,
-    look: PictureSize,
+    size: PictureSize,
     entries: Sequence[Entry[Flagged]],
     drawn: Sequence[Sequence[Pixels]],
 ) -> None:
     several = len(entries) > 1
-    heights = [_height(entry, look, several=several) for entry in entries]
+    heights = [_height(entry, size, several=several) for entry in entries]
     for part, entry, pixels in zip(stacked(body, heights), entries, drawn, strict=True):
-        across = _across(entry.record, look)
+        across = _across(entry.record, size)
         if several:
             part.suptitle(
-                cut(entry.name, look.letters(look.body, bold=True), "middle"),
+                cut(entry.name, size.letters(size.body, bold=True), "middle"),
                 x=0.012,
                 ha="left",
                 weight="bold",
             )
-        grid = part.subplots(-(-len(pixels) // across), across, squeeze=False)
+        grid = part.subplots(math.ceil(len(pixels) / across), across, squeeze=False)
         for ax in grid.flat[len(pixels) :]:
             ax.set_axis_off()
         for ax, sample, pair in zip(grid.flat, entry.record.samples, pixels, strict=False):
-            _cell(ax, entry, sample, pair, look, look.body / across - 0.12)
+            _cell(ax, entry, sample, pair, size, size.body / across - 0.12)
 
 
 def _cell(
-    ax: Axes, entry: Entry[Flagged], sample: Flag, pair: Pixels, look: PictureSize, width: float
+    ax: Axes, entry: Entry[Flagged], sample: Flag, pair: Pixels, size: PictureSize, width: float
 ) -> None:
     names = entry.run.class_names
     quantity = entry.record.quantity
     quiet(ax, pair)
-    letters = look.letters(width, bold=True)
     turn = [index for index in (sample.predicted, sample.flips_to) if index is not None]
-    each = letters // len(turn) - 2  # an arrow stands between two names
-    flips = " \u2192 ".join(cut(class_name(index, names), each) for index in turn)
+    # an arrow stands between two names
+    letters = size.letters(width, bold=True) // len(turn) - 2
+    flips = " \u2192 ".join(cut(class_name(index, names), letters) for index in turn)
     wrong = sample.label is not None and sample.label != sample.predicted
     about = f"is {class_name(sample.label, names, 12)}, " if wrong else "id "
-    about += cut(sample.id, max(4, look.letters(width) - len(about)), "beginning")
+    # the end of an id tells files of one folder apart
+    about += cut(sample.id, max(4, size.letters(width) - len(about)), "beginning")
     ax.set_title(flips, pad=3)
-    value = cut(numbers.sample_value(sample, quantity.low, quantity.high), look.letters(width))
+    value = cut(numbers.sample_value(sample, quantity.low, quantity.high), size.letters(width))
     ax.set_xlabel(
         f"{value}\n{about}",
         loc="left",

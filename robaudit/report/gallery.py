@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +31,11 @@ from robaudit.spec.model import AuditSpec
 from robaudit.stats.flags import Flag, Flagged
 from robaudit.text import class_name
 
+# pixels: the least height of an image in a file, and the gap between two
 _SMALLEST = 160
 _GAP = 8
+# characters of a file's name; file systems take 255 bytes
+_LONGEST_FILE = 120
 
 
 class ImageSource(NamedTuple):
@@ -71,16 +76,16 @@ class RunImages:
                 f"{run.path}/state.db",
                 "is missing, and images are shown only if they have the digests in it",
             )
+        # The folder may come from a stranger; the spec that the user names does not.
         if source is None and own.dataset.kind == "python":
             what = "names Python code as its data set, and code that a run folder names never runs"
             raise RobauditError(
                 str(run.path), what, "name its spec, if you trust it: --data SPEC.yaml --trust"
             )
-        self._dataset = (
-            run.data
-            if source is None and run.data is not None
-            else _opened(*(source or (own, False)))
-        )
+        if source is None and run.data is not None:
+            self._dataset = run.data
+        else:
+            self._dataset = _opened(source or ImageSource(own, trust=False))
         wanted = dict.fromkeys(ids)
         known = ((self._dataset.sample_id(i), i) for i in range(len(self._dataset)))
         self._index = {sample_id: i for sample_id, i in known if sample_id in wanted}
@@ -119,8 +124,10 @@ class RunImages:
         return first_copy(self._noises[at.noise], sample_id, clean, at)
 
 
-def _opened(spec: AuditSpec, trust: bool) -> Dataset:
-    return open_dataset(without_download(spec.dataset), base_dir=spec.base_dir, trust=trust)
+def _opened(source: ImageSource) -> Dataset:
+    """The data set of a spec; nothing is downloaded to show images."""
+    spec = source.spec
+    return open_dataset(without_download(spec.dataset), base_dir=spec.base_dir, trust=source.trust)
 
 
 def first_copy(source: NoiseProcess, sample_id: str, clean: Tensor, at: NoiseLevel) -> Tensor:
@@ -142,7 +149,8 @@ def write_gallery(
     Raises:
         RobauditError: the data set has moved, or the folder cannot be written.
     """
-    images = RunImages(run, (sample.id for group in flagged for sample in group.samples), source)
+    samples = chain.from_iterable(group.samples for group in flagged)
+    images = RunImages(run, (sample.id for sample in samples), source)
     written = 0
     for group in flagged:
         target = folder / plain_name(f"{group.key.estimator}-{_level(group.key.at)}")
@@ -154,12 +162,10 @@ def write_gallery(
             ) from error
         for rank, sample in enumerate(group.samples, start=1):
             clean = images.clean(sample.id)
-            picture = side_by_side(
-                clean,
-                clean
-                if group.key.at.level is None
-                else images.noisy(sample.id, clean, group.key.at),
-            )
+            noisy = clean
+            if group.key.at.level is not None:
+                noisy = images.noisy(sample.id, clean, group.key.at)
+            picture = side_by_side(clean, noisy)
             write_atomically(target / _name(rank, sample, run.class_names), picture)
             written += 1
     return written
@@ -168,11 +174,10 @@ def write_gallery(
 def side_by_side(clean: Tensor, noisy: Tensor) -> bytes:
     """A PNG of two images (channels, height, width), a white gap between them, small ones enlarged
     pixel by pixel."""
-    height = clean.shape[1]
-    factor = max(1, -(-_SMALLEST // height))
-    left, right = (
-        as_array(image).repeat(factor, axis=0).repeat(factor, axis=1) for image in (clean, noisy)
-    )
+    # a whole factor, so that each pixel stays a square
+    factor = max(1, math.ceil(_SMALLEST / clean.shape[1]))
+    left = as_array(clean).repeat(factor, axis=0).repeat(factor, axis=1)
+    right = as_array(noisy).repeat(factor, axis=0).repeat(factor, axis=1)
     gap = np.full((left.shape[0], _GAP, 3), 255, dtype=np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(np.concatenate([left, gap, right], axis=1)).save(buffer, format="PNG")
@@ -180,21 +185,24 @@ def side_by_side(clean: Tensor, noisy: Tensor) -> bytes:
 
 
 def as_array(image: Tensor) -> NDArray[np.uint8]:
-    """An image (channels, height, width) as bytes (height, width, 3): what lies outside [0, 1] is
-    cut off."""
+    """An image (channels, height, width) as bytes (height, width, 3); values outside [0, 1] are cut
+    off."""
     pixels = (image.clamp(0, 1) * 255).round().to(torch.uint8)
+    # grey is shown as grey; of more than three channels, the first three
     rgb = pixels.expand(3, -1, -1) if len(pixels) == 1 else pixels[:3]
     array: NDArray[np.uint8] = rgb.permute(1, 2, 0).contiguous().numpy()
     return array
 
 
 def _name(rank: int, sample: Flag, names: Sequence[str] | None) -> str:
+    """The name of a file: the place in the list, the sample, and the classes it flips between."""
     flip = f"-to-{class_name(sample.flips_to, names)}" if sample.flips_to is not None else ""
     text = f"{rank:03d}-{sample.id}-{class_name(sample.predicted, names)}{flip}"
-    return plain_name(text)[:120] + ".png"
+    return plain_name(text)[:_LONGEST_FILE] + ".png"
 
 
 def _level(at: NoiseLevel) -> str:
+    """The noise level in the name of a folder."""
     if at.level is None:
         return at.text
     number = f"{at.level:.6g}"

@@ -37,17 +37,18 @@ def certainties(flagged: Flagged) -> str:
         (flagged.approximate, Certainty.APPROXIMATE),
         (flagged.likely, Certainty.LIKELY),
     ]
+    # what remains of the flagged samples has no interval: the numbers must add up
     unknown = flagged.beyond - sum(number for number, _ in counts) - flagged.bounds
     parts = [f"{number:,} {word}" for number, word in counts if number]
-    parts += [f"{flagged.bounds:,} by a bound only"] * bool(flagged.bounds) + [
-        f"{unknown:,} without an interval"
-    ] * bool(unknown)
-    others = (
-        f"{flagged.undecided:,}{' of the others' if flagged.beyond else ''} {Certainty.UNDECIDED}"
-        if flagged.undecided
-        else ""
-    )
-    return "; ".join(filter(None, (", ".join(parts), others)))
+    if flagged.bounds:
+        parts.append(f"{flagged.bounds:,} by a bound only")
+    if unknown:
+        parts.append(f"{unknown:,} without an interval")
+    sentences = [", ".join(parts)] if parts else []
+    if flagged.undecided:
+        of_others = " of the others" if flagged.beyond else ""
+        sentences.append(f"{flagged.undecided:,}{of_others} {Certainty.UNDECIDED}")
+    return "; ".join(sentences)
 
 
 def bracketed_certainties(flagged: Flagged) -> str:
@@ -62,24 +63,25 @@ def gap_sentence(bias: ClassBias) -> str:
     gap = bias.gap
     if gap is None:
         return "Not tested: at least two classes with two images each are needed."
-    names = {
-        stats.index: class_name(
-            stats.index, None if stats.name is None else {stats.index: stats.name}
-        )
-        for stats in bias.classes
-    }
+    names = {}
+    for stats in bias.classes:
+        own_name = None if stats.name is None else {stats.index: stats.name}
+        names[stats.index] = class_name(stats.index, own_name)
     tested = [stats for stats in bias.classes if stats.differs is not None]
     differing = sum(stats.differs != "no" for stats in tested)
-    differ = f"{differing:,} of {len(tested):,} classes {'differs' if differing == 1 else 'differ'}"
+    verb = "differs" if differing == 1 else "differ"
+    value = numbers.gap(gap.estimate)
+    if bias.of_bounds:
+        value += " of the bounds"
     p = numbers.p_value(gap.p_value)
-    null = numbers.plain(gap.null_mean)
-    critical = numbers.plain(gap.critical)
-    value = numbers.gap(gap.estimate) + " of the bounds" * bias.of_bounds
+    p = f"p {p.replace('<', '< ')}" if p.startswith("<") else f"p = {p}"
+    # A gap is never 0, even between equal classes: the sentence says how large chance makes it.
+    chance = (
+        f"permuting the class labels gives {numbers.plain(gap.null_mean)} on average, and more "
+        f"than {numbers.plain(gap.critical)} in {100 * bias.alpha:g} %"
+    )
     return (
         f"Least robust: {names[gap.least]}. Most robust: {names[gap.most]}. "
-        f"Gap {value}: {bias.verdict.replace('-', ' ')}, p "
-        f"{p.replace('<', '< ') if p.startswith('<') else f'= {p}'} "
-        f"(permuting the class labels gives {null} on average, and more than {critical} in "
-        f"{100 * bias.alpha:g} %). "
-        f"{differ} significantly from the others."
+        f"Gap {value}: {bias.verdict.replace('-', ' ')}, {p} ({chance}). "
+        f"{differing:,} of {len(tested):,} classes {verb} significantly from the others."
     )

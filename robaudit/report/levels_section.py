@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robaudit.compare.side_by_side import Comparisons
-from robaudit.levels import GAUSSIAN, LevelName
+from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.quantities import P_ROBUST, Quantity
 from robaudit.records import json_values
 from robaudit.report import numbers
-from robaudit.report.differences import changes_of, difference
+from robaudit.report.differences import mean_changes
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import (
     Drawing,
@@ -27,9 +27,17 @@ from robaudit.report.pictures.page import (
     told_apart,
 )
 from robaudit.report.pictures.style import ring
-from robaudit.report.sections import Entry, Section, SectionRequest, by_name
+from robaudit.report.sections import Entry, Section, SectionRequest
 from robaudit.report.summary_section import covered, mean_ends, mean_text
-from robaudit.report.tables import Column, Table, cells
+from robaudit.report.typed import (
+    TEXT,
+    WRITTEN,
+    Beside,
+    Changes,
+    TypedColumn,
+    TypedTable,
+    data_columns,
+)
 from robaudit.runs.run import Run
 from robaudit.stats.level_curves import LevelCurve, level_curves
 from robaudit.stats.summary import GroupSummary
@@ -59,16 +67,45 @@ class LevelsSection(Section[LevelCurve]):
         """A curve for each result and noise."""
         return level_curves(run, request.estimators, request.levels)
 
-    def tables(
-        self, entries: Sequence[Entry[LevelCurve]], request: SectionRequest
-    ) -> Iterator[Table]:
-        """A table for each result and noise, with a line for each level and run."""
-        several = len(by_name(entries)) > 1
-        changes = changes_of(entries) if several else {}
-        for key in dict.fromkeys(_key(entry.record) for entry in entries):
-            yield _table(
-                [entry for entry in entries if _key(entry.record) == key], changes, several
+    def table(self, entry: Entry[LevelCurve], request: SectionRequest) -> TypedTable:
+        """A row for each level; people also see the accuracy without noise."""
+        curve = entry.record
+        estimator, noise, quantity = _key(curve)
+        labelled = any(point.noisy_accuracy for point in curve)
+        clean = curve[0].clean_accuracy
+        texts = numbers.level_numbers(point.key.at for point in curve)
+        mean = "robustness" if quantity == P_ROBUST.name else f"mean {quantity}"
+        accuracies = _ACCURACIES if labelled else ()
+        columns = (
+            TypedColumn("", TEXT, head=str(curve[0].key.at.name)),
+            *accuracies,
+            TypedColumn("", WRITTEN, head=mean),
+            *data_columns(_POINT),
+        )
+        keys: list[NoiseLevel | None] = []
+        rows: list[list[Any]] = []
+        if labelled and clean is not None:
+            keys.append(None)
+            rows.append(["no noise", numbers.percents(clean.estimate), None, *[None] * len(_POINT)])
+        for point in curve:
+            accuracy = [_accuracy(point)] if labelled else []
+            keys.append(point.key.at)
+            rows.append(
+                [texts[point.key.at], *accuracy, _robustness(point), *_point(point).values()]
             )
+        return TypedTable(
+            f"{estimator}, {noise} noise",
+            columns,
+            rows,
+            keys=[(estimator, at) for at in keys],
+            about={"estimator": estimator, "noise": noise, "quantity": quantity},
+            notes=(f"[ ] 95 % interval, {covered(curve)}.",),
+            beside=Beside.KEYS,
+        )
+
+    def changes(self, entries: Sequence[Entry[LevelCurve]], request: SectionRequest) -> Changes:
+        """The differences of the means from the first run's."""
+        return mean_changes(entries)
 
     def figure(self, entries: Sequence[Entry[LevelCurve]], request: SectionRequest) -> Drawing:
         """Robustness and accuracy against the level, a panel for each noise and measure, a line for
@@ -84,14 +121,14 @@ class LevelsSection(Section[LevelCurve]):
         several = {noise for noise, _ in keys} != {GAUSSIAN}
         single = {estimator for _, estimator in names}
 
-        def draw(ax: Axes, key: Key, look: PictureSize) -> None:
+        def draw(ax: Axes, key: Key, size: PictureSize) -> None:
             noise, what = key
             of_panel = [
                 (curve, styles[name])
                 for name, curve in lines
                 if noise == _key(curve)[1] and what in (_key(curve)[2], _ACCURACY)
             ]
-            _panel(ax, of_panel, None if what == _ACCURACY else quantities[what], look)
+            _panel(ax, of_panel, None if what == _ACCURACY else quantities[what], size)
 
         return paneled(
             "Robustness and accuracy by noise level",
@@ -103,16 +140,6 @@ class LevelsSection(Section[LevelCurve]):
             titles=[f"{what}, {noise}" if several else what for noise, what in keys],
             styles=dict(zip(told_apart(shown), styles.values(), strict=True)),
             about=next(iter(single)) if len(single) == 1 else "",
-        )
-
-    def lines(
-        self, entry: Entry[LevelCurve], request: SectionRequest
-    ) -> Iterator[Mapping[str, Any]]:
-        """A line for each level."""
-        estimator, noise, quantity = _key(entry.record)
-        return (
-            {"estimator": estimator, "noise": noise, "quantity": quantity, **_point(group)}
-            for group in entry.record
         )
 
     def document(self, entry: Entry[LevelCurve], request: SectionRequest) -> dict[str, Any]:
@@ -135,6 +162,9 @@ def _key(curve: LevelCurve) -> tuple[str, str, str]:
     return key.estimator, key.noise, key.quantity
 
 
+_POINT = ("level_name", "level", "images", "robustness", "accuracy")
+
+
 def _point(group: GroupSummary) -> dict[str, Any]:
     """A level as JSON values."""
     about = {"level_name": group.key.at.name, "level": group.key.at.level, "images": group.images}
@@ -144,50 +174,7 @@ def _point(group: GroupSummary) -> dict[str, Any]:
     return point
 
 
-def _table(
-    entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Comparisons], several: bool
-) -> Table:
-    estimator, noise, name = _key(entries[0].record)
-    points = [point for entry in entries for point in entry.record]
-    levels = list(dict.fromkeys(point.key.at for point in points))
-    labelled = any(point.noisy_accuracy for point in points)
-    texts = numbers.level_numbers(levels)
-    rows = [
-        (
-            "no noise",
-            *[entry.name] * several,
-            numbers.percents(clean.estimate),
-            numbers.NONE,
-            *[""] * bool(changes),
-        )
-        for entry in entries
-        if labelled and (clean := entry.record[0].clean_accuracy) is not None
-    ]
-    for at in levels:
-        for entry in entries:
-            for point in (point for point in entry.record if point.key.at == at):
-                group = changes.get(entry.name, {}).get((estimator, at))
-                rows.append(
-                    (
-                        texts[at],
-                        *([entry.name] if several else []),
-                        *([_accuracy(point)] if labelled else []),
-                        _robustness(point),
-                        *(["" if group is None else difference(group.mean)] if changes else []),
-                    )
-                )
-    return Table(
-        f"{estimator}, {noise} noise",
-        (
-            Column(str(levels[0].name)),
-            *([Column("run")] if several else []),
-            *([Column("accuracy", number=True)] if labelled else []),
-            Column("robustness" if name == P_ROBUST.name else f"mean {name}", number=True),
-            *([Column(f"difference from {entries[0].name}", number=True)] if changes else []),
-        ),
-        tuple(map(cells, rows)),
-        notes=(f"[ ] 95 % interval, {covered(points)}.",),
-    )
+_ACCURACIES = (TypedColumn("", WRITTEN, head="accuracy"),)
 
 
 def _accuracy(point: GroupSummary) -> str:
@@ -206,9 +193,8 @@ def _robustness(point: GroupSummary) -> str:
 
 _HIGH = 2.2  # inches of a panel
 _UPPER = 0.5  # where all means are above it, the scale begins just below them
-# the ratio of levels from which the scale is logarithmic
+_FAR = 30.0  # the ratio of levels from which the scale is logarithmic
 _MOST_LINES = 12
-_FAR = 30.0
 _ACCURACY = "accuracy"
 Key = tuple[str, str]
 """Run and estimator; or noise and what is measured."""
@@ -219,17 +205,17 @@ def _keys(curves: Sequence[LevelCurve]) -> Iterator[Key]:
     for noise in dict.fromkeys(_key(curve)[1] for curve in curves):
         same_noise = [curve for curve in curves if _key(curve)[1] == noise]
         yield from ((noise, _key(curve)[2]) for curve in same_noise)
-        if any(point.noisy_accuracy for curve in same_noise for point in curve):
+        if any(point.noisy_accuracy for point in chain.from_iterable(same_noise)):
             yield noise, _ACCURACY
 
 
 def _caption(curves: Sequence[LevelCurve], left: Sequence[str]) -> Iterator[str]:
-    points = [point for curve in curves for point in curve]
+    points = list(chain.from_iterable(curves))
     yield (
         f"{span([point.images for point in points])} images. Bands: 95 % intervals of the "
         f"mean, {covered(points)}."
     )
-    if any(point.noisy_accuracy for curve in curves for point in curve):
+    if any(point.noisy_accuracy for point in points):
         yield (
             "Accuracy: share of noisy copies classified as labelled; ring: accuracy without noise."
         )
@@ -241,27 +227,22 @@ def _panel(
     ax: Axes,
     lines: Sequence[tuple[LevelCurve, dict[str, Any]]],
     quantity: Quantity | None,
-    look: PictureSize,
+    size: PictureSize,
 ) -> None:
     """Draw the means of a quantity; None: accuracy."""
-    at = [point.key.at for curve, _ in lines for point in curve]
-    far = (
-        max(level.number for level in at) > _FAR * min(level.number for level in at)
-        or at[0].name is LevelName.PHOTONS
-    )
-    low = min(level.number for level in at)
-    high = max(level.number for level in at)
-    start = (low / 1.5 if at[0].name is not LevelName.PHOTONS else high * 1.5) if far else 0.0
+    points = chain.from_iterable(curve for curve, _ in lines)
+    levels = [point.key.at for point in points]
     lowest = 1.0
+    no_noise = _level_axis(ax, levels)
     for curve, style in lines:
         drawn = [
             point for point in curve if quantity is not None or point.noisy_accuracy is not None
         ]
-        points = [
-            (point.key.at.number, *_ends(point, accuracy=quantity is None)) for point in drawn
-        ]
-        if points:
-            x, y, lower, upper = np.array(points).T
+        if drawn:
+            ends = [
+                (point.key.at.number, *_ends(point, accuracy=quantity is None)) for point in drawn
+            ]
+            x, y, lower, upper = np.array(ends).T
             if len(x) > 1:
                 ax.fill_between(x, lower, upper, color=style["color"], alpha=0.15, linewidth=0)
             else:
@@ -269,37 +250,47 @@ def _panel(
             ax.plot(x, y, **style)
             lowest = min(lowest, float(lower.min()))
         if quantity is None and (clean := curve[0].clean_accuracy) is not None:
-            ax.plot([start], [clean.value], **ring(style["color"]))
-    if far:
-        log_scale(ax, "x")
-        ax.set_xlim(
-            (low / 1.5, high * 1.5)
-            if at[0].name is not LevelName.PHOTONS
-            else (high * 1.5, low / 1.5)
-        )
-    else:
-        ax.set_xlim(0.0, 1.04 * high)
-        few_ticks(ax.xaxis)
-    ax.set_xlabel(level_name(str(at[0].name)))
+            ax.plot([no_noise], [clean.value], **ring(style["color"]))
     if quantity is None or quantity.is_share:
-        ax.set_ylim(
-            np.floor(10 * lowest) / 10 if lowest >= _UPPER else 0.0,
-            1.03 if lowest < _UPPER else 1.01,
-        )
+        # high shares are drawn from just below the lowest, so that their differences can be seen
+        if lowest >= _UPPER:
+            ax.set_ylim(np.floor(10 * lowest) / 10, 1.01)
+        else:
+            ax.set_ylim(0.0, 1.03)
         percent_scale(ax.yaxis)
     else:
         few_ticks(ax.yaxis)
-        ax.set_ylabel(cut(quantity.unit, look.letters(_HIGH - 0.6)))
+        ax.set_ylabel(cut(quantity.unit, size.letters(_HIGH - 0.6)))
         if not quantity.higher_is_better:
             ax.invert_yaxis()
+
+
+def _level_axis(ax: Axes, levels: Sequence[NoiseLevel]) -> float:
+    """Set the scale of the noise levels; the place of no noise on it."""
+    low = min(level.number for level in levels)
+    high = max(level.number for level in levels)
+    name = levels[0].name
+    ax.set_xlabel(level_name(str(name)))
+    if name is LevelName.PHOTONS:
+        # fewer photons are more noise, so the scale runs backwards
+        log_scale(ax, "x")
+        ax.set_xlim(high * 1.5, low / 1.5)
+        return high * 1.5
+    if high > _FAR * low:
+        log_scale(ax, "x")
+        ax.set_xlim(low / 1.5, high * 1.5)
+        return low / 1.5
+    ax.set_xlim(0.0, 1.04 * high)
+    few_ticks(ax.xaxis)
+    return 0.0
 
 
 def _ends(point: GroupSummary, *, accuracy: bool) -> tuple[float, float, float]:
     """A mean with its interval; an open end is replaced by the mean."""
     mean = point.mean.value
     ends = mean_ends(point.mean, alone=point.images == 1)
-    if accuracy and (share := point.noisy_accuracy) is not None:
-        mean = share.value
-        ends = share.population.ends
+    if accuracy and point.noisy_accuracy is not None:
+        mean = point.noisy_accuracy.value
+        ends = point.noisy_accuracy.population.ends
     lower, upper = (mean if end is None or not np.isfinite(end) else end for end in ends)
     return mean, lower, upper

@@ -1,12 +1,16 @@
-"""Numbers as text that claims no more than was measured: terminal, pages, pictures, Markdown, LaTeX
-and JUnit print them alike.
+"""Numbers as text that claims no more than was measured.
 
-Rules. A value carries its interval, ``0.873 [0.791, 0.930]``, also at the end of its range: 10,000
-of 10,000 is ``1.0000 [0.9996, 1.0000]``. Where there is no room for intervals, a value at the end
-of its range still carries one, so that nothing prints as a bare 1. A value whose interval is open
-on one side is a bound, ``>= 0.9996``. A value that is its whole interval is exact, and prints as it
-is. Digits follow the width of the interval. Values round half up by their shortest decimal, ends of
-intervals outwards. A value without an interval carries a "~".
+Terminal, pages, pictures, Markdown, LaTeX and JUnit print the same texts. Their rules:
+
+- A value carries its interval, ``0.873 [0.791, 0.930]``, also at the end of its range: 10,000 of
+  10,000 is ``1.0000 [0.9996, 1.0000]``.
+- Where there is no room for intervals, a value at the end of its range still carries one, so that
+  nothing prints as a bare 1.
+- A value whose interval is open on one side is a bound, ``>= 0.9996``.
+- A value that is its whole interval is exact, and prints as it is.
+- Digits follow the width of the interval.
+- Values round half up by their shortest decimal, ends of intervals outwards.
+- A value without an interval carries a "~".
 """
 
 from __future__ import annotations
@@ -27,8 +31,12 @@ from robaudit.levels import LevelName, NoiseLevel
 NO_INTERVAL = "~"
 NONE = "–"
 MOST_DIGITS = 6
+# A difference may be far below its interval, and still needs the digits that show its sign.
 _MOST_CHANGE_DIGITS = 12
 _NUMBER = re.compile(r"(~)?(>=|<=|>|<)? ?(-?[\d.]+)")
+
+
+# --- values with intervals
 
 
 def estimate(
@@ -46,23 +54,29 @@ def beside(
     """The value where its interval is shown beside it: "1.000"; a bound where the interval is open
     on one side."""
     if lower is None and upper is None:
-        at_end = (
-            {high: f">{high - 0.001:.3f}", low: f"<{low + 0.001:.3f}"}.get(value)
-            if math.isfinite(value)
-            else None
-        )
-        return NO_INTERVAL + (at_end or plain(value, low, high))
+        return NO_INTERVAL + (_at_end(value, low, high) or plain(value, low, high))
     lower = -math.inf if lower is None else lower
     upper = math.inf if upper is None else upper
+    # A bound is rounded away from the values that it leaves possible, so that it stays true.
     if math.isinf(upper - lower):
-        return (
-            f"<= {_rounded(upper, _digits_of(upper), ROUND_CEILING)}"
-            if math.isinf(lower)
-            else (f">= {_rounded(lower, _digits_of(lower), ROUND_FLOOR)}")
-        )
+        if math.isinf(lower):
+            return f"<= {_rounded(upper, _digits_of(upper), ROUND_CEILING)}"
+        return f">= {_rounded(lower, _digits_of(lower), ROUND_FLOOR)}"
     if _is_upper_bound(value, lower, upper, low, high):
         return f"<= {_ends_text(lower, upper, low, high)[1]}"
     return plain(value, low, high, _digits(upper - lower))
+
+
+def _at_end(value: float, low: float, high: float) -> str:
+    """An approximation at an end of its range, ">0.999"; empty for any other value.
+
+    Nothing is known of its error, so it must not print as certainty.
+    """
+    if not math.isfinite(value):
+        return ""
+    if value == low:
+        return f"<{low + 0.001:.3f}"
+    return f">{high - 0.001:.3f}" if value == high else ""
 
 
 def with_interval(
@@ -74,42 +88,32 @@ def with_interval(
     A value that is a lower bound keeps the lower end of its interval: ">= 2.717 [1.886, ...]".
     """
     text = beside(value, lower, upper, low, high)
-    if (
-        lower is not None
-        and math.isfinite(lower)
-        and lower < value < high
-        and (upper is None or math.isinf(upper))
-    ):
-        return (
-            f">= {_rounded(value, _digits_of(value), ROUND_FLOOR)} "
-            f"[{text.removeprefix('>= ')}, ...]"
-        )
-    if (
-        lower is None
-        or upper is None
-        or math.isinf(upper - lower)
-        or (value == lower == upper and value in (low, high))
-    ):
+    has_lower = lower is not None and math.isfinite(lower)
+    has_upper = upper is not None and math.isfinite(upper)
+    if has_lower and not has_upper and lower is not None and lower < value < high:
+        bound = _rounded(value, _digits_of(value), ROUND_FLOOR)
+        return f">= {bound} [{text.removeprefix('>= ')}, ...]"
+    if lower is None or upper is None or math.isinf(upper - lower):
         return text
-    return (
-        text
-        if _is_upper_bound(value, lower, upper, low, high)
-        else f"{text} {ends(lower, upper, low, high)}"
-    )
+    is_exact = value == lower == upper
+    if is_exact and value in (low, high):
+        return text
+    if _is_upper_bound(value, lower, upper, low, high):
+        return text
+    return f"{text} {ends(lower, upper, low, high)}"
 
 
 def ends(lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0) -> str:
     """An interval alone: "[0.791, 0.930]", "[0.791, ...]" where it is open; a dash where there is
     none."""
-    if lower is None or upper is None or (math.isinf(lower) and math.isinf(upper)):
+    if lower is None or upper is None:
         return NONE
-    if math.isinf(lower) or math.isinf(upper):
-        known = (
-            _rounded(upper, _digits_of(upper), ROUND_CEILING)
-            if math.isinf(lower)
-            else _rounded(lower, _digits_of(lower), ROUND_FLOOR)
-        )
-        return f"[..., {known}]" if math.isinf(lower) else f"[{known}, ...]"
+    if math.isinf(lower) and math.isinf(upper):
+        return NONE
+    if math.isinf(lower):
+        return f"[..., {_rounded(upper, _digits_of(upper), ROUND_CEILING)}]"
+    if math.isinf(upper):
+        return f"[{_rounded(lower, _digits_of(lower), ROUND_FLOOR)}, ...]"
     below, above = _ends_text(lower, upper, low, high)
     return f"[{below}, {above}]"
 
@@ -118,16 +122,12 @@ def mean_estimate(mean: Mean, low: float = 0.0, high: float = 1.0) -> str:
     """A mean with its interval over images; a mean of upper bounds keeps its upper end: "<= 0.520
     [..., 0.581]"."""
     lower, upper = mean.population.ends
-    if (
-        lower == -math.inf
-        and upper is not None
-        and mean.measured.upper == mean.value < upper < math.inf
-    ):
-        value, end = (
-            _rounded(number, _digits_of(mean.value), ROUND_CEILING)
-            for number in (mean.value, upper)
-        )
-        return f"<= {value} [..., {end}]"
+    is_open_below = lower == -math.inf and upper is not None
+    # the mean itself is the bound of these images; the interval adds the choice of images
+    if is_open_below and upper is not None and mean.measured.upper == mean.value < upper < math.inf:
+        digits = _digits_of(mean.value)
+        value = _rounded(mean.value, digits, ROUND_CEILING)
+        return f"<= {value} [..., {_rounded(upper, digits, ROUND_CEILING)}]"
     return with_interval(mean.value, lower, upper, low, high)
 
 
@@ -140,11 +140,9 @@ def quantile_estimate(quantile: Quantile, low: float = 0.0, high: float = 1.0) -
 
 def sample_value(sample: Flag, low: float = 0.0, high: float = 1.0) -> str:
     """The value of a sample with its interval: "> 4.200" where it is censored."""
-    return (
-        f"> {plain(sample.value, low, high)}"
-        if sample.censored
-        else with_interval(sample.value, *sample.estimate.ends, low, high)
-    )
+    if sample.censored:
+        return f"> {plain(sample.value, low, high)}"
+    return with_interval(sample.value, *sample.estimate.ends, low, high)
 
 
 def plain(value: float, low: float = 0.0, high: float = 1.0, digits: int = 3) -> str:
@@ -152,27 +150,28 @@ def plain(value: float, low: float = 0.0, high: float = 1.0, digits: int = 3) ->
     range."""
     if not math.isfinite(value):
         return str(value)
-    while (
-        digits < MOST_DIGITS
-        and low < value < high
-        and float(_nearest(value, digits)) in (low, high)
-    ):
+    is_inside = low < value < high
+    while digits < MOST_DIGITS and is_inside and float(_nearest(value, digits)) in (low, high):
         digits += 1
     text = _nearest(value, digits)
-    if low < value < high and float(text) in (low, high):
-        return f"<{high:g}" if float(text) == high else f">{low:g}"
+    if is_inside and float(text) == high:
+        return f"<{high:g}"
+    if is_inside and float(text) == low:
+        return f">{low:g}"
     return text
+
+
+# --- shares in percent
 
 
 def percent(value: float, lower: float | None, upper: float | None) -> str:
     """A probability in percent, with its interval beside it: ``54.6%``; ``~54.6%`` without an
     interval."""
+    # The decimal text is multiplied, not the number: a share rounds alike in both notations.
     match = _NUMBER.fullmatch(beside(value, lower, upper))
-    return (
-        NONE
-        if match is None
-        else f"{match[1] or ''}{match[2] or ''}{Decimal(match[3]).scaleb(2):f}%"
-    )
+    if match is None:
+        return NONE
+    return f"{match[1] or ''}{match[2] or ''}{Decimal(match[3]).scaleb(2):f}%"
 
 
 def with_percents(value: float, lower: float, upper: float) -> str:
@@ -192,16 +191,17 @@ def percents(probability: Estimate) -> str:
 def share(part: Share) -> str:
     """A share of images without its interval: ``12.5%``; a share of none or all with it: ``0.0%
     [0.0%, 1.9%]``."""
-    return (
-        percents(part.estimate)
-        if part.count in (0, part.total)
-        else percent(part.value, *part.estimate.ends)
-    )
+    if part.count in (0, part.total):
+        return percents(part.estimate)
+    return percent(part.value, *part.estimate.ends)
 
 
 def exact_percent(value: float) -> str:
     """A share in percent that is exact, and so has no interval."""
     return percent(value, value, value)
+
+
+# --- differences
 
 
 def change(value: float, lower: float | None, upper: float | None) -> str:
@@ -222,11 +222,10 @@ def gap(estimate: Estimate) -> str:
     lower end is above 0."""
     lower, upper = estimate.bounds or (0.0, math.inf)
     digits = _digits(upper - lower)
-    while (
-        lower > 0
-        and digits < _MOST_CHANGE_DIGITS
-        and float(_rounded(lower, digits, ROUND_FLOOR)) == 0
-    ):
+    # a gap is significant where its lower end is above 0: 0.000 would say the opposite
+    while lower > 0 and digits < _MOST_CHANGE_DIGITS:
+        if float(_rounded(lower, digits, ROUND_FLOOR)) != 0:
+            break
         digits += 1
     below, above = _outwards(lower, upper, digits)
     return f"{_nearest(estimate.value, digits)} [{below}, {above}]"
@@ -251,28 +250,34 @@ def rough_interval(lower: float | None, upper: float | None, digits: int = 3) ->
 
 def p_value(p: float) -> str:
     """A p-value with about two digits, never 0."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+    if p < 0.001:
+        return "<0.001"
+    return f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+# --- noise levels, times, odds
 
 
 def level_numbers(levels: Iterable[NoiseLevel]) -> dict[NoiseLevel, str]:
     """The numbers of noise levels as the shortest texts (three digits or more) that tell levels of
     one name apart."""
-    texts = {}
     by_name: dict[LevelName | None, list[NoiseLevel]] = {}
     for at in dict.fromkeys(levels):
         by_name.setdefault(at.name, []).append(at)
+    texts = {}
     for same_name in by_name.values():
-        different = len({at.number for at in same_name})
-        digits = next(
-            (
-                n
-                for n in range(3, 17)
-                if len({f"{at.number:.{n}g}" for at in same_name}) == different
-            ),
-            17,
-        )
+        digits = _telling_digits([at.number for at in same_name])
         texts.update({at: f"{at.number:.{digits}g}" for at in same_name})
     return texts
+
+
+def _telling_digits(values: Collection[float]) -> int:
+    """The fewest significant digits, three or more, that tell the numbers apart."""
+    different = len(set(values))
+    for digits in range(3, 17):
+        if len({f"{value:.{digits}g}" for value in values}) == different:
+            return digits
+    return 17  # always enough: 17 digits give back every double
 
 
 def level_texts(levels: Iterable[NoiseLevel]) -> dict[NoiseLevel, str]:
@@ -284,13 +289,9 @@ def duration(seconds: float | None) -> str:
     """Seconds for a column: "0.42", "12.3", "1,234"; empty where not measured."""
     if seconds is None:
         return ""
-    return (
-        f"{seconds:.2f}"
-        if seconds < 10
-        else f"{seconds:.1f}"
-        if seconds < 1000
-        else f"{seconds:,.0f}"
-    )
+    if seconds < 10:
+        return f"{seconds:.2f}"
+    return f"{seconds:.1f}" if seconds < 1000 else f"{seconds:,.0f}"
 
 
 def signs(text: str) -> str:
@@ -311,18 +312,22 @@ def odds(log10: float, way: str = "") -> str:
     if not math.isfinite(log10):
         return "never" if log10 < 0 else NONE
     many = Decimal(10) ** Decimal(repr(-round(float(log10), 9)))
+    # the place of the second digit; one decimal at most, as in "1 of 1.3"
     step = Decimal(1).scaleb(max(many.adjusted() - 1, -1))
+    # a larger probability is 1 of fewer
     rounding = {"up": ROUND_FLOOR, "down": ROUND_CEILING}.get(way, ROUND_HALF_UP)
     return f"1 of {(many / step).quantize(Decimal(1), rounding=rounding) * step:,f}"
 
 
 def grey_levels(sigma: float) -> str:
     """A noise level in the units of a display: ``about 13 of 255 grey levels``."""
-    return (
-        f"about {sigma * 255:.2g} of 255 grey levels"
-        if sigma * 255 < 99.5
-        else f"about {sigma * 255:.0f} of 255 grey levels"
-    )
+    levels = sigma * 255
+    # two significant digits, without an exponent from 100 on
+    text = f"{levels:.2g}" if levels < 99.5 else f"{levels:.0f}"
+    return f"about {text} of 255 grey levels"
+
+
+# --- digits and rounding
 
 
 def _is_upper_bound(value: float, lower: float, upper: float, low: float, high: float) -> bool:
@@ -333,23 +338,24 @@ def _is_upper_bound(value: float, lower: float, upper: float, low: float, high: 
 def _inside(text: str, inside: bool, end: float, step: float) -> str:
     """The text, or the last number before the end of the range where rounding has reached an end
     that the value has not."""
-    return (
-        f"{end + step:.{len(text.partition('.')[2])}f}" if inside and float(text) == end else text
-    )
+    if inside and float(text) == end:
+        decimals = len(text.partition(".")[2])
+        return f"{end + step:.{decimals}f}"
+    return text
 
 
 def _digits(width: float) -> int:
     """Three digits, or as many as the width of the interval needs to show."""
-    return 3 if not 0.0 < width < 1.0 else min(MOST_DIGITS, max(3, math.ceil(-math.log10(width))))
+    if not 0.0 < width < 1.0:
+        return 3
+    return min(MOST_DIGITS, max(3, math.ceil(-math.log10(width))))
 
 
 def _digits_of(bound: float) -> int:
     """Three digits, or as many as a bound below .01 needs to show two significant ones."""
-    return (
-        3
-        if not 0.0 < abs(bound) < 1.0
-        else min(MOST_DIGITS, max(3, math.ceil(-math.log10(abs(bound))) + 1))
-    )
+    if not 0.0 < abs(bound) < 1.0:
+        return 3
+    return min(MOST_DIGITS, max(3, math.ceil(-math.log10(abs(bound))) + 1))
 
 
 def _change_digits(lower: float, upper: float) -> int:
@@ -357,22 +363,19 @@ def _change_digits(lower: float, upper: float) -> int:
     width = upper - lower
     if math.isinf(width):
         return _digits_of(next(filter(math.isfinite, (lower, upper)), 1.0))
-    return (
-        min(MOST_DIGITS, max(3, math.ceil(-math.log10(width)) + 1))
-        if 0 < width < 1
-        else 4
-        if width == 0
-        else 3
-    )
+    if width == 0:
+        return 4
+    if not 0 < width < 1:
+        return 3
+    return min(MOST_DIGITS, max(3, math.ceil(-math.log10(width)) + 1))
 
 
 def _ends_text(lower: float, upper: float, low: float, high: float) -> tuple[str, str]:
     """The ends of an interval, rounded outwards, but not onto an end of the range that the other
     end alone has reached."""
     below, above = _outwards(lower, upper, _digits(upper - lower))
-    return _inside(below, lower < high, high, -(10**-MOST_DIGITS)), _inside(
-        above, upper > low, low, 10**-MOST_DIGITS
-    )
+    step = 10**-MOST_DIGITS
+    return _inside(below, lower < high, high, -step), _inside(above, upper > low, low, step)
 
 
 def _outwards(lower: float, upper: float, digits: int) -> tuple[str, str]:
@@ -387,15 +390,19 @@ def _rounded(value: float, digits: int, way: str) -> str:
     """Fixed digits, rounded ``way``; float errors in the last place do not count."""
     if not math.isfinite(value):
         return str(float(value))
-    return f"{Decimal(repr(round(float(value), digits + 6))).quantize(Decimal(1).scaleb(-digits), rounding=way) + 0:f}"
+    # Six further digits: 0.1 + 0.2 is 0.3, and its ceiling is no 0.301. The decimal is taken from
+    # the shortest text of the double, because its exact value would round 0.5375 down.
+    decimal = Decimal(repr(round(float(value), digits + 6)))
+    quantized = decimal.quantize(Decimal(1).scaleb(-digits), rounding=way)
+    return f"{quantized + 0:f}"  # + 0: no "-0.000"
 
 
 def _signed(value: float, digits: int, way: str, most: int = _MOST_CHANGE_DIGITS) -> str:
     """A signed number, with up to ``most`` digits as long as rounding would change its sign."""
     if not math.isfinite(value):
         return "..."
-    for more in range(digits, most):
-        rounded = float(_rounded(value, more, way))
+    for places in range(digits, most):
+        rounded = float(_rounded(value, places, way))
         if (rounded > 0) == (value > 0) and (rounded < 0) == (value < 0):
-            return f"{rounded + 0.0:+.{more}f}"
+            return f"{rounded + 0.0:+.{places}f}"
     return f"{value:+.2g}" if most == _MOST_CHANGE_DIGITS else f"{0.0:+.{digits}f}"

@@ -19,20 +19,20 @@ def same_result(entries: Sequence[Entry[T]], key_of: Callable[[T], GroupKey]) ->
     """An entry of each run, all of the same result: the first, at the strongest level of its first
     noise in the first run."""
     keys = [key_of(entry.record) for entry in entries if entry.name == entries[0].name]
-    chosen = max(
-        (key for key in keys if (key.estimator, key.noise) == (keys[0].estimator, keys[0].noise)),
-        key=lambda key: key.at.strength,
-    )
+    first = keys[0]
+    alike = [key for key in keys if (key.estimator, key.noise) == (first.estimator, first.noise)]
+    chosen = max(alike, key=lambda key: key.at.strength)
     return [entry for entry in entries if key_of(entry.record) == chosen]
 
 
 def principal(groups: Sequence[GroupSummary]) -> str:
     """The estimator that answers the question: the first of a probability with intervals, else the
     first."""
-    probable = [
-        group for group in groups if group.quantity.unit == "probability" and group.with_interval
-    ]
-    return (probable or list(groups))[0].key.estimator
+    # a probability answers how often noise changes the prediction; approximations have no interval
+    for group in groups:
+        if group.quantity.unit == "probability" and group.with_interval:
+            return group.key.estimator
+    return groups[0].key.estimator
 
 
 def one_result(runs: Sequence[Run], request: SectionRequest) -> SectionRequest:
@@ -59,6 +59,7 @@ def one_result(runs: Sequence[Run], request: SectionRequest) -> SectionRequest:
             remedy,
         )
     chosen = principal(common)
-    same = [group.key for group in common if group.key.estimator == chosen]
-    at = max((key.at for key in same if key.noise == same[0].noise), key=lambda at: at.strength)
+    keys = [group.key for group in common if group.key.estimator == chosen]
+    levels = [key.at for key in keys if key.noise == keys[0].noise]
+    at = max(levels, key=lambda level: level.strength)
     return replace(request, estimators=(chosen,), levels=at.choice)

@@ -1,18 +1,19 @@
-"""The sections of a run: a typed table each, from which all views derive; several runs stand side
-by side."""
+"""The sections of a run: a typed table each, from which all views derive, of one run or of several
+side by side."""
 
 from __future__ import annotations
 
 import contextlib
 from abc import ABC
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast, final
 
 from robaudit.errors import RobauditError, SpecError, did_you_mean
 from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.plugins import SECTIONS, blaming, class_of, names_in
-from robaudit.report.typed import TypedTable
+from robaudit.report.typed import Beside, Changes, TypedTable, flat
 from robaudit.settings import ESTIMATOR, LABEL, LEVEL, NOISE, SIGMA, Setting
 from robaudit.text import count
 
@@ -25,32 +26,32 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-SUMMARY, LEVELS, CLASSES, CONFUSION, FLAGGED, SAMPLE = (
-    "summary",
-    "levels",
-    "classes",
-    "confusion",
-    "flagged",
-    "sample",
-)
-"""The sections that pages and commands name."""
+# the sections that pages and commands name
+SUMMARY = "summary"
+LEVELS = "levels"
+CLASSES = "classes"
+CONFUSION = "confusion"
+FLAGGED = "flagged"
+SAMPLE = "sample"
 ROWS = "rows"
 """What ``robaudit show`` takes in place of a section: samples.csv."""
+# The order of help and messages: the core's sections, those of families and plugins, then what has
+# a line for each image.
 _FIRST = (SUMMARY, LEVELS, CLASSES, CONFUSION, FLAGGED)
 _LAST = (SAMPLE, ROWS)
 
 
 @dataclass(frozen=True, slots=True)
 class SectionOption:
-    """An option that only one section has: ``--name`` of ``robaudit show``, repeatable, and
-    ``name=`` in Python.
+    """An option of one section alone: ``--name`` of ``robaudit show``, repeatable, and ``name=`` in
+    Python.
 
     Attributes:
-        name: its name.
+        name: of the option.
         metavar: its values, for the help.
-        help: what it does.
-        read: its value, from the texts as they were written and where they were written; SpecError
-            where they are wrong.
+        help: its effect, for the help.
+        read: makes its value from the texts of the user and the name of the option. Raises
+            SpecError where they are wrong.
     """
 
     name: str
@@ -88,29 +89,45 @@ class SectionRequest:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+# Parts of a request whose options on the command line have other names.
 _FLAGS = {"estimators": ESTIMATOR.words, "levels": NOISE + ", " + LEVEL + ", " + SIGMA}
 
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[T]):
-    """A record with its run, and the name that the run is shown by."""
+    """A record with its run.
+
+    Attributes:
+        name: the name that the run is shown by.
+        run: the run.
+        record: one of :meth:`Section.records`.
+        several: whether other runs are shown beside it.
+    """
 
     name: str
     run: Run
     record: T
+    several: bool = False
 
 
 class Section(ABC, Generic[T]):
     """One view of runs: a typed table of each, and perhaps a figure.
 
     Register a subclass under the entry-point group ``robaudit.sections``; the built-in ones are
-    registered the same way. Subclasses set ``title``; ``words``, a line or two on how to read it;
-    ``uses``, the parts of :class:`SectionRequest` that they use; ``options``, which only they have;
-    ``place``, where a page shows them: smaller is earlier; and ``main_only`` where a page shows
-    them for the main result alone, unless others are requested. They define :meth:`applies` and
-    :meth:`table`; terminals, pages, Markdown, LaTeX, CSV and JSON derive from that table. A section
-    whose figure draws more than the table has, or that has several tables, computes :meth:`records`
-    first.
+    registered the same way.
+
+    A subclass defines :meth:`applies` and :meth:`table`. Terminals, pages, Markdown, LaTeX, CSV and
+    JSON derive from that table. A section whose figure draws more than the table has, or that has
+    several tables, computes :meth:`records` first.
+
+    Class attributes:
+        title: on a page.
+        words: how to read the section, in a line or two.
+        uses: the parts of :class:`SectionRequest` that the section uses.
+        options: the options that only this section has.
+        place: where a page shows the section: smaller is earlier.
+        main_only: whether a page shows the section for the main result alone, unless other results
+            are requested.
     """
 
     title: ClassVar[str]
@@ -121,42 +138,81 @@ class Section(ABC, Generic[T]):
     main_only: ClassVar[bool] = False
 
     def applies(self, run: Run) -> bool:
-        """Whether the run has something to show, as far as its run.json tells."""
+        """Whether the run has something to show, by its run.json."""
         return True
 
-    def table(self, entry: Entry[T], request: SectionRequest) -> TypedTable:
-        """What there is to say of a run, or of one of its records.
-
-        Raises:
-            RobauditError: the run has none of the requested results.
-        """
-        raise NotImplementedError(f"{type(self).__name__}.table")
-
     def records(self, run: Run, request: SectionRequest) -> Sequence[T]:
-        """The records to show, each with a table: by default one, the table itself.
+        """The records to show, each with a table. Default: one, the table itself.
 
         Raises:
             RobauditError: the run has none of the requested results.
         """
         return [cast("T", self.table(Entry(run.info.name, run, cast("T", None)), request))]
 
+    # --- tables
+
+    def table(self, entry: Entry[T], request: SectionRequest) -> TypedTable:
+        """The table of a run, or of one of its records.
+
+        Raises:
+            RobauditError: the run has none of the requested results.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.table")
+
+    def typed_tables(self, entry: Entry[T], request: SectionRequest) -> Iterable[TypedTable]:
+        """The tables of a record. Default: the only one."""
+        if isinstance(entry.record, TypedTable):
+            return [entry.record]
+        return [self.table(entry, request)]
+
+    def changes(self, entries: Sequence[Entry[T]], request: SectionRequest) -> Changes:
+        """The differences of further runs from the first, for tables with runs in columns or with
+        the same subject together. Default: none."""
+        return Changes()
+
     def tables(self, entries: Sequence[Entry[T]], request: SectionRequest) -> Iterable[Table]:
-        """The tables of one run for people, or of several side by side."""
+        """The tables for people, of one run or of several side by side. Default: the typed tables,
+        laid out."""
         from robaudit.report.layout import laid_out
 
-        alike: dict[str, list[tuple[str, TypedTable]]] = {}
+        runs = list(runs_of(entries))
+        several = len(runs) > 1
+        # one table of each run, or several of a run with several records
+        alike: dict[object, list[tuple[str, TypedTable]]] = {}
         for entry in entries:
-            table = _typed_table(self, entry, request)
-            alike.setdefault(table.heading, []).append((entry.name, table))
-        several = len(runs_of(entries)) > 1
-        return [laid_out(named, several=several) for named in alike.values()]
+            for table in self.typed_tables(replace(entry, several=several), request):
+                alike.setdefault(_place(entry.name, table), []).append((entry.name, table))
+        changes = self.changes(entries, request) if several else Changes()
+        return [
+            laid_out(named, several=several, runs=runs, changes=changes) for named in alike.values()
+        ]
 
     def page_tables(self, entries: Sequence[Entry[T]], request: SectionRequest) -> Iterable[Table]:
-        """The tables for a page."""
+        """The tables for a page. Default: the same."""
         return self.tables(entries, request)
 
+    # --- files
+
+    def lines(self, entry: Entry[T], request: SectionRequest) -> Iterable[Mapping[str, Any]]:
+        """A record as lines of CSV, with values by column. Default: the rows of its typed tables.
+
+        A mapping takes several columns: ``mean``, ``mean_lower``, ...
+        """
+        for table in self.typed_tables(entry, request):
+            yield from table.csv_lines()
+
+    def document(self, entry: Entry[T], request: SectionRequest) -> dict[str, Any]:
+        """A record as a JSON object. A record that is a table has an object for each row
+        instead."""
+        from robaudit.records import json_values
+
+        document: dict[str, Any] = json_values(entry.record, entry.run.class_names)
+        return document
+
+    # --- figures
+
     def narrowed(self, runs: Sequence[Run], request: SectionRequest) -> SectionRequest:
-        """The request, narrowed to what a figure of these runs shows.
+        """The request, narrowed to the results that a figure of these runs shows.
 
         Raises:
             RobauditError: the runs have nothing in common to draw.
@@ -171,29 +227,7 @@ class Section(ABC, Generic[T]):
         """
         raise NotImplementedError
 
-    def document(self, entry: Entry[T], request: SectionRequest) -> dict[str, Any]:
-        """A record as JSON values, where it is not a table: the rows of a table are objects of
-        their own."""
-        from robaudit.records import json_values
-
-        document: dict[str, Any] = json_values(entry.record, entry.run.class_names)
-        return document
-
-    def lines(self, entry: Entry[T], request: SectionRequest) -> Iterable[Mapping[str, Any]]:
-        """A record as lines of CSV, with values by column; a mapping takes several columns:
-        ``mean``, ``mean_lower``, ..."""
-        return _typed_table(self, entry, request).csv_lines()
-
-    def columns(self) -> Sequence[str]:
-        """The columns of a CSV file without lines."""
-        return ()
-
-    def differences(
-        self, entries: Sequence[Entry[T]], request: SectionRequest
-    ) -> Iterable[Mapping[str, Any]]:
-        """The differences of further runs from the first, as values by column; none where runs are
-        not compared."""
-        return ()
+    # --- for the callers of a section
 
     @final
     def shown(
@@ -205,6 +239,7 @@ class Section(ABC, Generic[T]):
 
         with blaming(f"section {type(self).__name__}", type(self)):
             tables = list((self.page_tables if page else self.tables)(entries, request))
+        # without tables there is nothing that anybody would compare
         line = not_compared(runs_of(entries)) if tables else ""
         return [*tables, Table(notes=(line,))] if line else tables
 
@@ -223,11 +258,10 @@ class Section(ABC, Generic[T]):
         """
         names = run_names(runs, request.label)
         with blaming(f"section {type(self).__name__}", type(self)):
-            return [
-                Entry(name, run, record)
-                for run, name in zip(runs, names, strict=True)
-                for record in self.records(run, request)
-            ]
+            entries = []
+            for run, name in zip(runs, names, strict=True):
+                entries += [Entry(name, run, record) for record in self.records(run, request)]
+            return entries
 
     @final
     def suits(self, run: Run) -> bool:
@@ -240,9 +274,14 @@ class Section(ABC, Generic[T]):
             return self.applies(run)
 
 
-def _typed_table(section: Section[T], entry: Entry[T], request: SectionRequest) -> TypedTable:
-    """The table of a record, which may be the record itself."""
-    return entry.record if isinstance(entry.record, TypedTable) else section.table(entry, request)
+def _place(name: str, table: TypedTable) -> object:
+    """The key of the table for people that a typed table becomes part of.
+
+    Levels of different units must not share a column, and some headings do not name the unit: the
+    heads of the subjects tell such tables apart.
+    """
+    subjects = tuple(column.head for column in table.columns if column.is_key)
+    return (name if table.beside is Beside.APART else "", table.heading, subjects)
 
 
 def _objects(
@@ -271,18 +310,16 @@ def run_names(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
             "give a label for each run, or fewer",
         )
     own = [run.info.name for run in runs[len(labels) :]]
-    names = [*labels[: len(runs)], *own]
+    names = [*labels, *own]
     if len(set(names)) == len(names):
         return names
-    named = [
-        *labels[: len(runs)],
-        *(f"{name} ({run.path.name})" for name, run in zip(own, runs[len(labels) :], strict=True)),
-    ]
-    return (
-        named
-        if len(set(named)) == len(named)
-        else [f"{i}: {name}" for i, name in enumerate(named, start=1)]
-    )
+    # runs of one spec have its name: their folders tell them apart, or else their order
+    with_folders = list(labels)
+    for name, run in zip(own, runs[len(labels) :], strict=True):
+        with_folders.append(f"{name} ({run.path.name})")
+    if len(set(with_folders)) == len(with_folders):
+        return with_folders
+    return [f"{place}: {name}" for place, name in enumerate(with_folders, start=1)]
 
 
 def by_name(entries: Iterable[Entry[T]]) -> dict[str, list[Entry[T]]]:
@@ -322,10 +359,11 @@ def section_of(name: str) -> Section[Any]:
 
 
 def working_sections() -> dict[str, Section[Any]]:
-    """The installed sections by name, without those of plugins that are broken: asked for by name,
-    these say what is wrong."""
+    """The installed sections by name, without those of broken plugins. :func:`section_of` says what
+    is wrong with these."""
     sections: dict[str, Section[Any]] = {}
     for name in section_names():
+        # a broken plugin must not take the page of a run with it
         with contextlib.suppress(RobauditError):
             if name != ROWS:
                 sections[name] = section_of(name)
@@ -340,9 +378,10 @@ def sections_of(run: Run) -> dict[str, Section[Any]]:
 
 def section_options() -> dict[SectionOption, str]:
     """The options that only one section has, with the name of that section."""
-    return {
-        option: name for name, section in working_sections().items() for option in section.options
-    }
+    options = {}
+    for name, section in working_sections().items():
+        options.update(dict.fromkeys(section.options, name))
+    return options
 
 
 def _used(section: Section[Any] | None) -> frozenset[str]:
@@ -358,24 +397,23 @@ def refuse_unused(name: str, request: SectionRequest) -> None:
     Raises:
         SpecError: an unused option is set.
     """
-    nothing = SectionRequest()
-    asked = [
-        part.name
-        for part in fields(SectionRequest)
-        if part.name != "options" and getattr(request, part.name) != getattr(nothing, part.name)
-    ]
-    own = _used(None if name == ROWS else section_of(name))
-    for part in [*asked, *request.options]:
-        if part not in own:
-            known = [
-                other
-                for other, section in {**working_sections(), ROWS: None}.items()
-                if part in _used(section)
-            ]
+    used = _used(None if name == ROWS else section_of(name))
+    for part in _set_parts(request):
+        if part not in used:
+            sections = {**working_sections(), ROWS: None}
+            known = [other for other, section in sections.items() if part in _used(section)]
             flag = _FLAGS.get(part, Setting(part).words)
             raise SpecError(
                 flag, f"does not apply to the section {name}", f"use it with {', '.join(known)}"
             )
+
+
+def _set_parts(request: SectionRequest) -> list[str]:
+    """The parts of a request that differ from their defaults, and its options."""
+    default = SectionRequest()
+    parts = [part.name for part in fields(SectionRequest) if part.name != "options"]
+    changed = [part for part in parts if getattr(request, part) != getattr(default, part)]
+    return [*changed, *request.options]
 
 
 def section_csv(name: str, entries: Sequence[Entry[Any]], request: SectionRequest) -> str:
@@ -384,26 +422,39 @@ def section_csv(name: str, entries: Sequence[Entry[Any]], request: SectionReques
     from robaudit.runs.serialise import table_csv
 
     section = section_of(name)
-    records = [
-        {"run": entry.name, **line} for entry in entries for line in section.lines(entry, request)
-    ]
-    lines = [dict(_flat(line)) for line in (*records, *section.differences(entries, request))]
-    columns = list(dict.fromkeys(column for line in lines for column in line)) or [
-        "run",
-        *section.columns(),
-    ]
-    return table_csv(columns, ([line.get(column) for column in columns] for line in lines))
+    lines: list[dict[str, Any]] = []
+    for entry in entries:
+        lines += [{"run": entry.name, **line} for line in section.lines(entry, request)]
+    lines += _differences(section, entries, request)
+    records = [dict(flat(line)) for line in lines]
+    # records may have different columns: those of the differences come last
+    columns = list(dict.fromkeys(chain.from_iterable(records)))
+    if not records:
+        columns = ["run", *_columns_without_lines(section, entries, request)]
+    return table_csv(columns, ([record.get(column) for column in columns] for record in records))
 
 
-def _flat(line: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in line.items():
-        if isinstance(value, Mapping):
-            yield from (
-                (name if part == "value" else f"{name}_{part}", number)
-                for part, number in value.items()
-            )
-        else:
-            yield name, value
+def _columns_without_lines(
+    section: Section[Any], entries: Sequence[Entry[Any]], request: SectionRequest
+) -> list[str]:
+    """The columns of a CSV file without lines: those that the tables name."""
+    # a section that writes its own lines need not have a typed table
+    if type(section).lines is not Section.lines:
+        return []
+    columns: dict[str, None] = {}
+    for entry in entries:
+        for table in section.typed_tables(entry, request):
+            columns |= dict.fromkeys(table.csv_columns())
+    return list(columns)
+
+
+def _differences(
+    section: Section[Any], entries: Sequence[Entry[Any]], request: SectionRequest
+) -> list[dict[str, Any]]:
+    """The differences from the first run, as values by column."""
+    if len(runs_of(entries)) < 2:
+        return []
+    return list(section.changes(entries, request).csv_lines(entries[0].name))
 
 
 def section_json(name: str, entries: Sequence[Entry[Any]], request: SectionRequest) -> str:
@@ -412,16 +463,12 @@ def section_json(name: str, entries: Sequence[Entry[Any]], request: SectionReque
     from robaudit.runs.serialise import document_json
 
     section = section_of(name)
-    results = [
-        {"run": entry.name, **values}
-        for entry in entries
-        for values in _objects(section, entry, request)
-    ]
-    differences = [json_values(line) for line in section.differences(entries, request)]
-    return document_json(
-        {
-            "section": name,
-            "results": results,
-            **({"differences": differences} if differences else {}),
-        }
-    )
+    results: list[dict[str, Any]] = []
+    for entry in entries:
+        objects = _objects(section, entry, request)
+        results += [{"run": entry.name, **values} for values in objects]
+    document: dict[str, Any] = {"section": name, "results": results}
+    differences = [json_values(line) for line in _differences(section, entries, request)]
+    if differences:
+        document["differences"] = differences
+    return document_json(document)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from robaudit.compare.side_by_side import Comparisons
-from robaudit.levels import GAUSSIAN, NONE, NoiseLevel, noise_level
+from robaudit.levels import GAUSSIAN, NONE, LevelName, NoiseLevel, noise_level
 from robaudit.names import ResultName
 from robaudit.numerics.image_intervals import LIKE_THESE, THESE_IMAGES, Floats
 from robaudit.quantities import LOSS, P_ROBUST, Quantity
 from robaudit.report import numbers
-from robaudit.report.differences import changes_of, difference, run_columns
+from robaudit.report.differences import mean_changes
+from robaudit.report.layout import laid_out
 from robaudit.report.pictures.page import (
     Drawing,
     PictureSize,
@@ -25,23 +26,25 @@ from robaudit.report.pictures.page import (
     percent_scale,
 )
 from robaudit.report.pictures.style import CARD, FAINT, level_colours, line_style
-from robaudit.report.sections import ROWS, Entry, Section, SectionRequest, by_name, sections_of
-from robaudit.report.tables import Column, Table, cells
+from robaudit.report.sections import ROWS, Entry, Section, SectionRequest, sections_of
+from robaudit.report.tables import Table
+from robaudit.report.typed import TEXT, WRITTEN, Beside, Changes, TypedColumn, TypedTable
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.info import NoisyAccuracyInfo, RunInfo, ShareInfo
 from robaudit.runs.run import Run, chosen
 from robaudit.stats.flags import usual_threshold
-from robaudit.stats.summary import GroupSummary, Mean, summary_of
+from robaudit.stats.summary import GroupSummary, Mean, Share, summary_of
 from robaudit.text import count, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_MOST_SKIPPED = 3  # samples above the tables
 QUANTILE_ENDS = f"[ ] beside a median or percentile: 95 % interval for {THESE_IMAGES}."
 
 
 class SummarySection(Section[tuple[GroupSummary, ...]]):
-    """What was audited, clean accuracy first, and mean, quantiles and shares of each result."""
+    """The audit, clean accuracy first; then mean, quantiles and shares of each result."""
 
     title = "Results"
     place = 0
@@ -57,35 +60,44 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
             )
         ]
 
-    def tables(
-        self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], request: SectionRequest
-    ) -> Iterator[Table]:
-        """A table for each quantity."""
-        if len(by_name(entries)) > 1:
-            yield from _side_by_side(entries)
+    def typed_tables(
+        self, entry: Entry[tuple[GroupSummary, ...]], request: SectionRequest
+    ) -> Iterator[TypedTable]:
+        """A table for each quantity; then the results without a value."""
+        seconds = {}
+        for group in entry.record:
+            spent = entry.run.seconds_of(group.key.estimator, group.key.at)
+            if spent is not None:
+                seconds[group.key.estimator, group.key.at] = spent
+        for groups in _by_quantity(entry.record):
+            yield _means(groups) if entry.several else _overall(groups, seconds)
+        if entry.several:
+            # on a page a run may lack some of the requested results, and groups() refuses them
             return
-        for entry in entries:
-            keys = [(group.key.estimator, group.key.at) for group in entry.record]
-            seconds = {
-                key: spent for key in keys if (spent := entry.run.seconds_of(*key)) is not None
-            }
-            yield from overall_tables(entry.record, seconds)
-            if empty := [
-                str(key)
-                for key, columns in entry.run.groups(request.estimators, request.levels).items()
-                if not len(columns.finite)
-            ]:
-                yield Table(
-                    notes=(
-                        f"Without a finite value for any image: {', '.join(empty)}; the column "
-                        "note of samples.csv says why.",
-                    )
-                )
+        results = entry.run.groups(request.estimators, request.levels)
+        empty = [str(key) for key, columns in results.items() if not len(columns.finite)]
+        if empty:
+            remark = (
+                f"Without a finite value for any image: {', '.join(empty)}; the column note of "
+                "samples.csv says why."
+            )
+            yield TypedTable("", (), (), remarks=(remark,))
+
+    def changes(
+        self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], request: SectionRequest
+    ) -> Changes:
+        """The differences of the means from the first run's."""
+        return mean_changes(
+            entries,
+            "Differences are paired image by image: one can be significant although the intervals "
+            "of the means overlap.",
+        )
 
     def page_tables(
         self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], request: SectionRequest
     ) -> Iterator[Table]:
         """The tables without losses where there are losses by q, which have their own section."""
+        # losses by q are in the section losses of the page
         reduced = [replace(entry, record=_beside_losses(entry.record)) for entry in entries]
         if any(entry.record for entry in reduced):
             yield from self.tables(reduced, request)
@@ -95,15 +107,17 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
     ) -> Drawing:
         """The values of all images, sorted: a panel for each result, a line for each noise level or
         run."""
-        every = list(_panels(entries, request))
-        shown = every[:_MOST_PANELS]
+        panels = list(_panels(entries, request))
+        shown = panels[:_MOST_PANELS]
+        quantities = {panel.quantity.name for panel in shown}
+        what = "Robustness" if quantities == {P_ROBUST.name} else "Values"
 
-        def draw(ax: Axes, panel: _Panel, look: PictureSize) -> None:
-            _draw_panel(ax, panel, look, look.body / look.across(len(shown), _WIDE))
+        def draw(ax: Axes, panel: _Panel, size: PictureSize) -> None:
+            _draw_panel(ax, panel, size, size.body / size.across(len(shown), _WIDE))
 
         return paneled(
-            f"{'Robustness' if {panel.quantity.name for panel in shown} == {P_ROBUST.name} else 'Values'} of the images, sorted",
-            _caption(shown, every[_MOST_PANELS:]),
+            f"{what} of the images, sorted",
+            _caption(shown, panels[_MOST_PANELS:]),
             shown,
             draw,
             wide=_WIDE,
@@ -131,14 +145,11 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
 
 def _beside_losses(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
     """The results without the losses at levels that have losses by q."""
-    of_q = {
-        group.key.at
-        for group in groups
-        if group.key.quantity == LOSS.name
-        and ResultName.parse(group.key.estimator).part is not None
-    }
+    losses = [group.key for group in groups if group.key.quantity == LOSS.name]
+    # only losses by q have a part in their names, as in qnorm_path:q=10
+    levels = {key.at for key in losses if ResultName.parse(key.estimator).part is not None}
     return tuple(
-        group for group in groups if group.key.quantity != LOSS.name or group.key.at not in of_q
+        group for group in groups if group.key.quantity != LOSS.name or group.key.at not in levels
     )
 
 
@@ -175,9 +186,10 @@ def headline(info: RunInfo) -> list[str]:
         f"noise           {info.noise}",
         f"run             seed {info.seed}, {info.device}, {passes}",
     ]
-    lines += [f"skipped         {skip.reason}" for skip in info.skipped[:3]]
-    if len(info.skipped) > 3:
-        lines.append(f"skipped         and {len(info.skipped) - 3} more: see run.json")
+    lines += [f"skipped         {skip.reason}" for skip in info.skipped[:_MOST_SKIPPED]]
+    if len(info.skipped) > _MOST_SKIPPED:
+        rest = len(info.skipped) - _MOST_SKIPPED
+        lines.append(f"skipped         and {rest} more: see run.json")
     return [printable(line) for line in lines]
 
 
@@ -187,18 +199,22 @@ def warning_lines(info: RunInfo) -> list[str]:
 
 
 def _accuracy(share: ShareInfo | None) -> str:
+    """Clean accuracy, with its counts."""
     if share is None:
         return "not measured (no labels)"
     value = numbers.with_percents(share.value, share.lower, share.upper)
     return f"{value} ({share.count:,} of {share.total:,}; [ ] 95 % interval, {LIKE_THESE})"
 
 
-def _noisy(entries: Sequence[NoisyAccuracyInfo]) -> list[str]:
-    return [
-        f"{'under noise' if i == 0 else '':15} {numbers.with_percents(e.value, e.lower, e.upper)} "
-        f"at {noise_level(e.noise, e.level, e.level_name)} ({e.estimator})"
-        for i, e in enumerate(entries)
-    ]
+def _noisy(accuracies: Sequence[NoisyAccuracyInfo]) -> list[str]:
+    """A line for accuracy under each noise; only the first has a name."""
+    lines = []
+    for place, noisy in enumerate(accuracies):
+        name = "" if place else "under noise"
+        value = numbers.with_percents(noisy.value, noisy.lower, noisy.upper)
+        at = noise_level(noisy.noise, noisy.level, noisy.level_name)
+        lines.append(f"{name:15} {value} at {at} ({noisy.estimator})")
+    return lines
 
 
 def overall_tables(
@@ -211,106 +227,124 @@ def overall_tables(
         groups: from :func:`robaudit.stats.summary.summarise`.
         seconds: time by (estimator, noise level); an empty cell where unknown.
     """
-    for kind in dict.fromkeys((group.key.quantity, group.key.at.name) for group in groups):
-        members = [group for group in groups if (group.key.quantity, group.key.at.name) == kind]
-        yield _overall(members, seconds or {})
+    for members in _by_quantity(groups):
+        yield laid_out([("", _overall(members, seconds or {}))], several=False)
+
+
+def _by_quantity(groups: Sequence[GroupSummary]) -> list[list[GroupSummary]]:
+    """The groups that may share a table: of one quantity, at levels of one name."""
+    alike: dict[tuple[str, LevelName | None], list[GroupSummary]] = {}
+    for group in groups:
+        alike.setdefault((group.key.quantity, group.key.at.name), []).append(group)
+    return list(alike.values())
 
 
 def _overall(
     groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLevel], float]
-) -> Table:
+) -> TypedTable:
+    """The results of one run."""
     quantity = groups[0].quantity
-    key = groups[0].key
-    counts = {group.images for group in groups}
-    several = len({group.key.noise for group in groups}) > 1
-    facts = [count(groups[0].images, "image")] if len(counts) == 1 else []
+    # the number of images is a column only where it differs
+    same_images = len({group.images for group in groups}) == 1
+    # the two thresholds only mean something for a probability of doing right
     shares = ("< 0.5", "< 0.9") if quantity.is_share and quantity.higher_is_better else ()
-    texts = numbers.level_numbers(group.key.at for group in groups)
-    heads = _key_heads(several, key.at)
-    ends = (quantity.low, quantity.high)
-    rows = []
-    for group in groups:
-        time = numbers.duration(seconds.get((group.key.estimator, group.key.at)))
-        quantiles = (
-            numbers.quantile_estimate(quantile, *ends) for quantile in (group.median, group.bad_end)
-        )
-        below = (
-            (
-                "" if share is None else numbers.share(share)
-                for share in (group.below_half, group.below_ninety)
-            )
-            if shares
-            else ()
-        )
-        measured = numbers.ends(*group.mean.measured.ends, *ends)
-        images = [] if facts else [f"{group.images:,}"]
-        rows.append(
-            cells(
-                (
-                    *_key_cells(group.key, texts, several),
-                    group_mean(group),
-                    measured,
-                    *images,
-                    *quantiles,
-                    *below,
-                    time,
-                )
-            )
-        )
     tail = _tail(quantity)
-    return Table(
+    heads = ["median", tail, *shares, "seconds"]
+    if not same_images:
+        heads.insert(0, "images")
+    rows = []
+    for key_values, group in zip(_key_values(groups), groups, strict=True):
+        values = {
+            "images": f"{group.images:,}",
+            "median": numbers.quantile_estimate(group.median, quantity.low, quantity.high),
+            tail: numbers.quantile_estimate(group.bad_end, quantity.low, quantity.high),
+            "< 0.5": _share_text(group.below_half),
+            "< 0.9": _share_text(group.below_ninety),
+            "seconds": numbers.duration(seconds.get((group.key.estimator, group.key.at))),
+        }
+        measured = numbers.ends(*group.mean.measured.ends, quantity.low, quantity.high)
+        rows.append((*key_values, group_mean(group), measured, *(values[head] for head in heads)))
+    facts = [count(groups[0].images, "image")] if same_images else []
+    interval = f"[ ] 95 % interval of the mean, {covered(groups)}."
+    if shares:
+        interval += f" < 0.5, < 0.9: share of images below, [ ] for {LIKE_THESE}."
+    side = "least" if quantity.higher_is_better else "most"
+    return TypedTable(
         heading(quantity),
         (
-            *map(Column, heads),
-            Column("mean [95% interval]", number=True),
-            Column(f"[{THESE_IMAGES}]", number=True, detail=True),
-            *(
-                Column(name, number=True)
-                for name in (*([] if facts else ["images"]), "median", tail, *shares, "seconds")
-            ),
+            *_key_columns(groups[0].key.at),
+            TypedColumn("", WRITTEN, head="mean [95% interval]"),
+            TypedColumn("", WRITTEN, head=f"[{THESE_IMAGES}]", detail=True),
+            *(TypedColumn("", WRITTEN, head=head) for head in heads),
         ),
-        tuple(rows),
-        lines=(circumstances(None if several else key, quantity.higher_is_better, *facts),),
+        rows,
+        lines=(_circumstances(groups, *facts),),
         notes=(
-            f"[ ] 95 % interval of the mean, {covered(groups)}."
-            + (f" < 0.5, < 0.9: share of images below, [ ] for {LIKE_THESE}." if shares else ""),
-            f"{tail}: 95 % of the images have at "
-            f"{'least' if quantity.higher_is_better else 'most'} this value. {QUANTILE_ENDS}",
+            interval,
+            f"{tail}: 95 % of the images have at {side} this value. {QUANTILE_ENDS}",
             *caveats(groups, "[ ]"),
         ),
     )
 
 
+def _means(groups: Sequence[GroupSummary]) -> TypedTable:
+    """The means of one run, for a column beside those of other runs."""
+    return TypedTable(
+        heading(groups[0].quantity),
+        (*_key_columns(groups[0].key.at), TypedColumn("", WRITTEN, head="mean")),
+        [
+            (*values, group_mean(group))
+            for values, group in zip(_key_values(groups), groups, strict=True)
+        ],
+        keys=[(group.key.estimator, group.key.at) for group in groups],
+        lines=(_circumstances(groups),),
+        notes=(
+            f"Means over the images. [ ] 95 % interval, {covered(groups)}.",
+            *how_to_read(groups, "[ ]"),
+        ),
+        remarks=tuple(left_open(groups)),
+        beside=Beside.COLUMNS,
+    )
+
+
+def _circumstances(groups: Sequence[GroupSummary], *facts: str) -> str:
+    """The line below the heading: the noise where there is only one, the direction, and facts."""
+    key = groups[0].key if len({group.key.noise for group in groups}) == 1 else None
+    return circumstances(key, groups[0].quantity.higher_is_better, *facts)
+
+
+def _share_text(share: Share | None) -> str:
+    return "" if share is None else numbers.share(share)
+
+
 def covered(groups: Iterable[GroupSummary]) -> str:
     """The images that the intervals of :func:`group_mean` are about."""
     alone = {group.images == 1 for group in groups}
-    return (
-        LIKE_THESE
-        if True not in alone
-        else "this image"
-        if alone == {True}
-        else f"{LIKE_THESE}; of a single image, of this image"
-    )
+    if True not in alone:
+        return LIKE_THESE
+    return "this image" if alone == {True} else f"{LIKE_THESE}; of a single image, of this image"
 
 
 def _tail(quantity: Quantity) -> str:
     return f"{'5th' if quantity.higher_is_better else '95th'} %ile"
 
 
-def _key_heads(several: bool, at: NoiseLevel) -> tuple[str, ...]:
-    return (
-        "estimator",
-        *(("noise",) if several else ()),
-        *(() if at.level is None else (str(at.name),)),
+def _key_columns(at: NoiseLevel) -> tuple[TypedColumn, ...]:
+    """The columns that name a result; the noise only where there are several."""
+    columns = (
+        TypedColumn("", TEXT, head="estimator"),
+        TypedColumn("", TEXT, head="noise", varying=True),
     )
+    return columns if at.level is None else (*columns, TypedColumn("", TEXT, head=str(at.name)))
 
 
-def _key_cells(key: GroupKey, texts: Mapping[NoiseLevel, str], several: bool) -> tuple[str, ...]:
-    return (
-        key.estimator,
-        *((key.noise,) if several else ()),
-        *(() if key.at.level is None else (texts[key.at],)),
-    )
+def _key_values(groups: Sequence[GroupSummary]) -> Iterator[tuple[str, ...]]:
+    """The values below :func:`_key_columns`."""
+    texts = numbers.level_numbers(group.key.at for group in groups)
+    for group in groups:
+        key = group.key
+        level = () if key.at.level is None else (texts[key.at],)
+        yield (key.estimator, key.noise, *level)
 
 
 def mean_text(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool = False) -> str:
@@ -326,6 +360,7 @@ def mean_text(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool
     if alone:
         return numbers.with_interval(mean.value, *mean_ends(mean, alone=True), *ends)
     text = numbers.mean_estimate(mean, *ends)
+    # the interval covers the choice of images; the "~" says that the images' own errors are unknown
     return text if exact or text.startswith(numbers.NO_INTERVAL) else numbers.NO_INTERVAL + text
 
 
@@ -351,57 +386,6 @@ def group_mean(group: GroupSummary | None) -> str:
     )
 
 
-def _side_by_side(entries: Sequence[Entry[tuple[GroupSummary, ...]]]) -> Iterator[Table]:
-    """Runs side by side: a table for each quantity, with the means of the runs and their
-    differences from the first."""
-    changes = changes_of(entries)
-    names = [entry.name for entry in entries]
-    every = {(entry.name, group.key): group for entry in entries for group in entry.record}
-    for kind in dict.fromkeys((key.quantity, key.at.name) for _, key in every):
-        keys = list(dict.fromkeys(key for _, key in every if (key.quantity, key.at.name) == kind))
-        groups = [every[name, key] for key in keys for name in names if (name, key) in every]
-        quantity = groups[0].quantity
-        several = len({key.noise for key in keys}) > 1
-        texts = numbers.level_numbers(key.at for key in keys)
-        rows = []
-        for key in keys:
-            means = [group_mean(every.get((name, key))) for name in names]
-            rows.append(
-                cells(
-                    (*_key_cells(key, texts, several), *means, *_changed(changes, names[1:], key))
-                )
-            )
-        yield Table(
-            heading(quantity),
-            (*map(Column, _key_heads(several, keys[0].at)), *run_columns(names)),
-            tuple(rows),
-            lines=(circumstances(None if several else keys[0], quantity.higher_is_better),),
-            notes=tuple(dict.fromkeys(caveats(groups, "[ ]"))),
-        )
-    yield Table(
-        notes=(
-            f"Means over the images. [ ] 95 % interval, {covered(every.values())}.",
-            *_paired(changes),
-        )
-    )
-
-
-def _changed(
-    changes: Mapping[str, Comparisons], names: Sequence[str], key: GroupKey
-) -> Iterator[str]:
-    for name in names:
-        group = changes[name].get((key.estimator, key.at))
-        yield difference(None if group is None else group.mean)
-
-
-def _paired(changes: Mapping[str, Comparisons]) -> Iterator[str]:
-    if any(changes.values()):
-        yield (
-            "Differences are paired image by image: one can be significant although the "
-            "intervals of the means overlap."
-        )
-
-
 def heading(quantity: Quantity) -> str:
     """The quantity that a table is about, and its meaning."""
     return f"{quantity.name}: {quantity.meaning or quantity.unit}"
@@ -410,16 +394,19 @@ def heading(quantity: Quantity) -> str:
 def about(quantity: Quantity) -> str:
     """The quantity, its meaning and its direction: the line below the heading of a table of one
     result."""
-    return (
-        f"{heading(quantity)}; "
-        f"{'higher is better' if quantity.higher_is_better else 'lower is better'}"
-    )
+    return f"{heading(quantity)}; {_direction(quantity.higher_is_better)}"
 
 
-def circumstances(key: GroupKey | None, higher_is_better: bool, *more: str) -> str:
-    """The line below the heading: noise (of a group; None: several), direction, and ``more``."""
-    under = () if key is None else ("no noise" if key.at.noise is None else f"{key.noise} noise",)
-    return ", ".join((*under, "higher is better" if higher_is_better else "lower is better", *more))
+def _direction(higher_is_better: bool) -> str:
+    return "higher is better" if higher_is_better else "lower is better"
+
+
+def circumstances(key: GroupKey | None, higher_is_better: bool, *facts: str) -> str:
+    """The line below the heading: noise (of a group; None: several), direction, and ``facts``."""
+    parts = [_direction(higher_is_better), *facts]
+    if key is not None:
+        parts.insert(0, "no noise" if key.at.noise is None else f"{key.noise} noise")
+    return ", ".join(parts)
 
 
 def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> Iterator[str]:
@@ -429,23 +416,37 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
         groups: shown together.
         interval: what the table calls the interval of the mean.
     """
+    yield from _approximations(groups, interval)
+    yield from censoring(groups)
+    yield from open_ends(groups)
+    yield from _bounds(groups)
+    yield from _left_out(groups)
 
-    def named(chosen: Callable[[GroupSummary], object]) -> list[str]:
-        return list(
-            dict.fromkeys(
-                ResultName.parse(group.key.estimator).estimator for group in groups if chosen(group)
-            )
-        )
 
+def how_to_read(groups: Sequence[GroupSummary], interval: str = "the interval") -> Iterator[str]:
+    """The :func:`caveats` that are about the estimators, and so hold for any run."""
+    yield from _approximations(groups, interval)
+    yield from _bounds(groups)
+
+
+def left_open(groups: Sequence[GroupSummary]) -> Iterator[str]:
+    """The :func:`caveats` with counts, which are about one run."""
+    yield from censoring(groups)
+    yield from open_ends(groups)
+    yield from _left_out(groups)
+
+
+def _approximations(groups: Sequence[GroupSummary], interval: str) -> Iterator[str]:
+    """The limits of approximations and of images that stopped early."""
     if any(group.with_interval < group.images for group in groups):
         yield approximate(interval)
-    if biased := named(lambda group: group.approximate):
+    if biased := _estimators(groups, lambda group: group.approximate):
         verb = "is" if len(biased) == 1 else "are"
         yield (
             f"{', '.join(biased)} {verb} approximate: the interval of an image covers its "
             "noise draws, not the bias of the approximation."
         )
-    if voted := named(lambda group: group.by_votes):
+    if voted := _estimators(groups, lambda group: group.by_votes):
         yield by_the_votes(voted)
     if leaning := list(dict.fromkeys(group.key.estimator for group in groups if group.adaptive)):
         yield (
@@ -453,12 +454,26 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
             "which they stopped, and so is their mean; "
             f"{interval} allows for it."
         )
-    yield from censoring(groups)
-    yield from open_ends(groups)
-    if bounds := named(lambda group: group.of_search):
+
+
+def _bounds(groups: Sequence[GroupSummary]) -> Iterator[str]:
+    """The estimators whose values are bounds."""
+    if bounds := _estimators(groups, lambda group: group.of_search):
         yield f"<= {', '.join(bounds)}: upper bounds; the true value of an image may be smaller."
-    if bounds := named(lambda group: group.lower_bounds):
+    if bounds := _estimators(groups, lambda group: group.lower_bounds):
         yield f">= {', '.join(bounds)}: lower bounds; the true value of an image may be larger."
+
+
+def _estimators(
+    groups: Sequence[GroupSummary], chosen: Callable[[GroupSummary], object]
+) -> list[str]:
+    """The estimators of the chosen groups."""
+    names = [ResultName.parse(group.key.estimator).estimator for group in groups if chosen(group)]
+    return list(dict.fromkeys(names))
+
+
+def _left_out(groups: Sequence[GroupSummary]) -> Iterator[str]:
+    """How many results have no finite value, and how many a note."""
     if dropped := sum(group.not_finite for group in groups):
         yield f"{count(dropped, 'result')} left out: not a finite number."
     if noted := sum(group.noted for group in groups):
@@ -468,6 +483,7 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
 def censoring(groups: Sequence[GroupSummary]) -> Iterator[str]:
     """A line for each result with values that are only known to be larger, or were not found."""
     for group in groups:
+        # the mean counts a censored value as the cap, so it can only be too small
         if group.censored and group.cap is not None:
             where = "" if group.key.at.noise is None else f" at {group.key.at}"
             beyond = f"beyond {group.cap:.4g}"
@@ -487,14 +503,15 @@ def open_ends(groups: Sequence[GroupSummary]) -> Iterator[str]:
         named = []
         for group in groups:
             number = group.open_below if end == "lower" else group.open_above
-            where = "" if group.key.at.noise is None else f" at {group.key.at}"
+            at = "" if group.key.at.noise is None else f" at {group.key.at}"
             if number:
                 of_all = f"({number:,} of {count(group.images, 'image')})"
-                named.append(f"{group.key.estimator}{where} {of_all}")
+                named.append(f"{group.key.estimator}{at} {of_all}")
         if named:
-            where = ", ".join(dict.fromkeys(named))
+            results = ", ".join(dict.fromkeys(named))
             yield (
-                f"No {end} end: {where}; the true values may be much {larger}, and so may the mean."
+                f"No {end} end: {results}; the true values may be much {larger}, and so may the "
+                "mean."
             )
 
 
@@ -517,7 +534,7 @@ def approximate(interval: str = "the interval") -> str:
 # --- the figure
 
 _MOST_PANELS = 6
-_MOST_POINTS = 400
+_MOST_POINTS = 400  # of a line
 _MOST_NAMES = 7  # in the legend of a panel
 # inches of a panel
 _WIDE = 3.0
@@ -549,42 +566,45 @@ def _panels(
     several = len(entries) > 1
     grouped: dict[tuple[str, ...], list[_Line]] = {}
     for entry in entries:
-        every = entry.run.table
+        levels_of: dict[tuple[str, str], set[NoiseLevel]] = {}
+        for group in entry.record:
+            levels = levels_of.setdefault((group.key.estimator, group.key.noise), set())
+            levels.add(group.key.at)
         for group in entry.record:
             key = group.key
-            levels = {
-                other.key.at
-                for other in entry.record
-                if (other.key.estimator, other.key.noise) == (key.estimator, key.noise)
-            }
-            values = np.sort(every[key].by_votes().finite.values)[
-                :: 1 if group.quantity.higher_is_better else -1
-            ]
-            place = (key.estimator, key.quantity, key.noise, entry.name if len(levels) > 1 else "")
-            grouped.setdefault(place, []).append(_Line(entry.name, group, values))
+            # levels and runs in one panel would be too many lines to tell apart
+            alone = len(levels_of[key.estimator, key.noise]) > 1
+            place = (key.estimator, key.quantity, key.noise, entry.name if alone else "")
+            line = _Line(entry.name, group, _sorted_values(entry.run, group))
+            grouped.setdefault(place, []).append(line)
     results = list(dict.fromkeys(place[:3] for place in grouped))
-    for (estimator, _, noise, run), lines in sorted(
-        grouped.items(), key=lambda panel: results.index(panel[0][:3])
-    ):
-        quantity = lines[0].group.quantity
-        threshold = (
-            request.threshold
-            if request.threshold is not None and quantity.low <= request.threshold <= quantity.high
-            else None
-        )
+    panels = sorted(grouped.items(), key=lambda panel: results.index(panel[0][:3]))
+    for (estimator, _, noise, run), lines in panels:
         under = "" if noise in (GAUSSIAN, NONE) else f", {noise}"
-        title = f"{estimator}{under}" + (f": {run}" if run and several else "")
+        name = f": {run}" if run and several else ""
+        quantity = lines[0].group.quantity
         ordered = sorted(lines, key=lambda line: line.group.key.at.strength) if run else lines
         yield _Panel(
-            title,
-            quantity,
-            usual_threshold(quantity) if threshold is None else threshold,
-            tuple(ordered),
+            f"{estimator}{under}{name}", quantity, _threshold(request, quantity), tuple(ordered)
         )
+
+
+def _sorted_values(run: Run, group: GroupSummary) -> Floats:
+    """The finite values of a result, the least robust first."""
+    values = np.sort(run.table[group.key].by_votes().finite.values)
+    return values if group.quantity.higher_is_better else values[::-1]
+
+
+def _threshold(request: SectionRequest, quantity: Quantity) -> float:
+    """The requested threshold where the quantity can have it, else the usual one."""
+    threshold = request.threshold
+    if threshold is not None and quantity.low <= threshold <= quantity.high:
+        return threshold
+    return usual_threshold(quantity)
 
 
 def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
-    groups = [line.group for panel in shown for line in panel.lines]
+    groups = [line.group for line in chain.from_iterable(panel.lines for panel in shown)]
     yield (
         f"{numbers.span([group.images for group in groups])} images, sorted from the least to "
         "the most robust: a curve gives the share of "
@@ -600,7 +620,8 @@ def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
         panel.quantity.name: panel.threshold for panel in shown if math.isfinite(panel.threshold)
     }
     if limits:
-        yield f"Dashed: {', '.join(f'{value:.3g} ({name})' for name, value in limits.items())}."
+        texts = [f"{value:.3g} ({name})" for name, value in limits.items()]
+        yield f"Dashed: {', '.join(texts)}."
     for line in dict.fromkeys(numbers.signs(text) for text in caveats(groups, "[ ]")):
         yield line if line.endswith(".") else f"{line}."
     if left:
@@ -614,11 +635,12 @@ def _by_level(panel: _Panel) -> bool:
     return len({line.group.key.at for line in panel.lines}) > 1
 
 
-def _draw_panel(ax: Axes, panel: _Panel, look: PictureSize, width: float) -> None:
+def _draw_panel(ax: Axes, panel: _Panel, size: PictureSize, width: float) -> None:
+    """Draw the lines of a panel of this width in inches, and its legend."""
     quantity = panel.quantity
     texts = numbers.level_numbers(line.group.key.at for line in panel.lines)
     by_level = _by_level(panel)
-    letters = look.letters(width - 1.1)
+    letters = size.letters(width - 1.1)  # of a label: the axis and the line need the rest
     named = _named(len(panel.lines)) if by_level else range(len(panel.lines))
     ends = []
     for i, (line, style) in enumerate(
@@ -626,6 +648,7 @@ def _draw_panel(ax: Axes, panel: _Panel, look: PictureSize, width: float) -> Non
     ):
         count = len(line.values)
         places = np.unique(np.linspace(0, count - 1, min(count, _MOST_POINTS)).round().astype(int))
+        # a step for each image: the k-th value holds for the shares up to k of n
         shares = np.append(0.0, (places + 1) / count)
         values = line.values[np.append(places[:1], places)]
         mean = numbers.signs(group_mean(line.group))
@@ -633,27 +656,22 @@ def _draw_panel(ax: Axes, panel: _Panel, look: PictureSize, width: float) -> Non
         label = f"{name}{mean}"
         if name and len(label) > letters:
             label = f"{name}{mean.partition(' [')[0]}"
-        ax.plot(
-            shares,
-            values,
-            drawstyle="steps-pre",
-            label=cut(label, letters) if i in named else None,
-            **style,
-        )
+        shown = cut(label, letters) if i in named else None
+        ax.plot(shares, values, drawstyle="steps-pre", label=shown, **style)
         ends += [float(values.min()), float(values.max()), line.group.mean.value]
     if math.isfinite(panel.threshold):
         ax.axhline(panel.threshold, color=FAINT, linewidth=0.8, dashes=(4, 3), zorder=1)
     low = quantity.low if math.isfinite(quantity.low) else min(ends)
     high = quantity.high if math.isfinite(quantity.high) else max(ends)
     room = 0.04 * ((high - low) or 1.0)
-    ax.set_ylim(
-        (low - room, high + room) if quantity.higher_is_better else (high + room, low - room)
-    )
+    # robust is always up
+    upright = (low - room, high + room)
+    ax.set_ylim(upright if quantity.higher_is_better else upright[::-1])
     ax.set_xlim(-0.01, 1.02)
     percent_scale(ax.xaxis)
     few_ticks(ax.yaxis)
     ax.set_xlabel("images, least robust first")
-    ax.set_ylabel(cut(quantity.name, look.letters(_HIGH - 0.5)))
+    ax.set_ylabel(cut(quantity.name, size.letters(_HIGH - 0.5)))
     ax.legend(
         loc="best",
         handlelength=1.2,
@@ -666,20 +684,23 @@ def _draw_panel(ax: Axes, panel: _Panel, look: PictureSize, width: float) -> Non
 
 
 def _named(levels: int) -> list[int]:
-    """The noise levels in a legend, which has room for a few."""
-    return sorted(
-        set(np.linspace(0, levels - 1, min(levels, _MOST_NAMES)).round().astype(int).tolist())
-    )
+    """The places of the noise levels in a legend, which has room for a few."""
+    places = np.linspace(0, levels - 1, min(levels, _MOST_NAMES)).round().astype(int)
+    return sorted(set(places.tolist()))
 
 
 def _styles(lines: Sequence[_Line], by_level: bool) -> list[dict[str, Any]]:
+    """Colours from cool to hot for noise levels; colours and dashes for runs."""
     if not by_level:
         return [line_style(i) for i in range(len(lines))]
     return [{"color": colour} for colour in level_colours(len(lines))]
 
 
 def _name(line: _Line, texts: dict[NoiseLevel, str], by_level: bool, several: bool) -> str:
+    """The beginning of a label in a legend: the run or the noise level, which differ between the
+    lines."""
     at = line.group.key.at
-    if by_level and at.level is not None:
-        return f"{at.name} {texts[at]}: "
-    return f"{line.run}: " if several else "" if at.level is None else f"{at.name} {texts[at]}: "
+    level = "" if at.level is None else f"{at.name} {texts[at]}: "
+    if by_level and level:
+        return level
+    return f"{line.run}: " if several else level

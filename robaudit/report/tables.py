@@ -1,4 +1,4 @@
-"""One model of a table, layouts out for terminals and written as Markdown and LaTeX.
+"""One model of a table, laid out for terminals and written as Markdown and LaTeX.
 
 Pages render the same model in ``html/report.html.j2``; :func:`robaudit.runs.serialise.table_csv`
 writes raw values as CSV. All text is literal: brackets are not rich's markup, stars are not
@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from shutil import get_terminal_size
 from typing import Literal
 
@@ -26,16 +27,23 @@ from robaudit.text import clipped, printable
 
 Tone = Literal["", "bad", "warning", "strong"]
 _STYLES: dict[Tone, str] = {"": "", "bad": "red", "warning": "yellow", "strong": "bold"}
+# characters of a cell in Markdown
 _LONGEST = 120
-_WIDE_NAME, _NARROW_NAME, _NARROW_PROSE, _LONGEST_WORD = 24, 14, 24, 24
-"""Widths in a terminal: of a wrapped name, at first and at last; of wrapped prose; of a word in a
-head that is not cut."""
+# columns of a terminal: of a wrapped name, at first and at last
+_WIDE_NAME = 24
+_NARROW_NAME = 14
+# of wrapped prose, and of a word in a head that is not cut
+_NARROW_PROSE = 24
+_LONGEST_WORD = 24
 _WORDS = re.compile(r"\s*(?:\[\S* \S*\]|\S)+")
 """The words of a sentence: "[0.1, 0.2]" stays together."""
+# The pieces of a name end with a separator; heads are words, and break at blanks and dashes only.
 _PIECES = re.compile(r"[^\s/_-]*[/_-]*\s*")
 _HEADS = re.compile(r"[^\s-]*-*\s*")
+# Characters that are markup anywhere, and those that are at the beginning of a line only.
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$]|^[-+=:])")
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
+# Behind @ and #, and inside :// and www, GitHub makes mentions and links; a joiner prevents it.
 _LINKED = re.compile(r"(?<=[@#])|(?<=:)(?=//)|(?<=w)(?=ww)")
 _JOINER = "\N{WORD JOINER}"
 
@@ -107,7 +115,7 @@ def cells(texts: Iterable[str], tone: Tone = "") -> tuple[Cell, ...]:
 
 
 class Terminal:
-    """Tables for rich to print, layouts out for the width of the terminal.
+    """Tables for rich to print, laid out for the width of the terminal.
 
     Args:
         tables: in order.
@@ -122,6 +130,7 @@ class Terminal:
 
     def __str__(self) -> str:
         """As a Python prompt prints them: without colours, as wide as the terminal."""
+        # a notebook's output has no terminal, and gets 120 columns
         width = max(60, get_terminal_size((120, 24)).columns)
         console = Console(
             file=io.StringIO(), width=width, highlight=False, color_system=None, force_jupyter=False
@@ -138,7 +147,8 @@ def rendered(table: Table, width: int) -> Iterator[RenderableType]:
     yield from (_line_of_text(line, width) for line in table.lines)
     if table.columns:
         for i, part in enumerate(_parts(table.without_details(), width)):
-            yield from [Text()] * (i > 0)
+            if i > 0:
+                yield Text()
             yield part
     yield from (_line_of_text(cell.text, width, _STYLES[cell.tone]) for cell in table.conclusions)
     yield from (_line_of_text(line, width, "dim") for line in table.notes)
@@ -167,7 +177,14 @@ def _lines(text: str, width: int) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _ColumnLayout:
-    """A column whose texts may be broken into lines; ``whole``: the unbroken texts."""
+    """A column whose texts may be broken into lines.
+
+    Attributes:
+        column: the column.
+        whole: the unbroken texts.
+        tones: of the texts.
+        texts: the texts, broken into lines where there is too little room.
+    """
 
     column: Column
     whole: list[str]
@@ -180,8 +197,9 @@ class _ColumnLayout:
     @property
     def width(self) -> int:
         """The width of the longest line of a cell, or of the longest word of the head."""
+        # a head may be broken between any two words, so it needs the room of one
         head = _broken(printable(self.column.head), 1, most=_LONGEST_WORD, pieces=_HEADS)
-        return max(cell_len(line) for text in (head, *self.texts) for line in text.split("\n"))
+        return max(cell_len(line) for line in "\n".join((head, *self.texts)).split("\n"))
 
     @property
     def key(self) -> bool:
@@ -195,6 +213,8 @@ def _parts(table: Table, width: int) -> Iterator[Grid]:
     Until it fits: gaps shrink to one blank, prose wraps, long names wrap, intervals go below their
     values, and names wrap more. Then the columns are split, and each part repeats the names.
     """
+    # What is easiest to read goes first: wrapped prose is ordinary, while a name in pieces or an
+    # interval below its value takes a second look.
     layouts = [
         _ColumnLayout(
             column,
@@ -225,15 +245,19 @@ def _total(layouts: Sequence[_ColumnLayout], gap: int) -> int:
 def _wrap(layouts: list[_ColumnLayout], width: int) -> None:
     """Wrap prose into the room that the other columns leave."""
     prose = [layout for layout in layouts if layout.column.wrap]
-    room = width - _total([layout for layout in layouts if not layout.column.wrap], 1) - len(prose)
+    others = [layout for layout in layouts if not layout.column.wrap]
+    room = width - _total(others, 1) - len(prose)
     for layout in prose:
-        size = max(_NARROW_PROSE, room // len(prose))
-        layout.texts = [
-            "\n".join(
-                part for line in _lines(text, size) for part in chop_cells(line, size) or [""]
-            )
-            for text in layout.whole
-        ]
+        columns = max(_NARROW_PROSE, room // len(prose))
+        layout.texts = [_wrapped(text, columns) for text in layout.whole]
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Prose in lines; a word that is longer than a line is cut."""
+    parts: list[str] = []
+    for line in _lines(text, width):
+        parts += chop_cells(line, width) or [""]
+    return "\n".join(parts)
 
 
 def _wrap_names(layouts: list[_ColumnLayout], _: int, *, most: int) -> None:
@@ -275,6 +299,7 @@ def _broken(
 def _split(layouts: Sequence[_ColumnLayout], width: int) -> Iterator[list[_ColumnLayout]]:
     """The columns in parts that fit, each after the leading names."""
     names = next((i for i, layout in enumerate(layouts) if not layout.key), len(layouts))
+    # names that take more than half of the width would leave no room: only the first is repeated
     if not names or _total(layouts[:names], 1) > width // 2:
         names = 1
     part = list(layouts[:names])
@@ -289,12 +314,14 @@ def _split(layouts: Sequence[_ColumnLayout], width: int) -> Iterator[list[_Colum
 def _grid(layouts: Sequence[_ColumnLayout], gap: int, width: int) -> Grid:
     """The columns for rich, with heads wrapped where there is too little room."""
     widths = [layout.width for layout in layouts]
-    left = width - _total(layouts, gap)
-    for i, layout in sorted(
-        enumerate(layouts), key=lambda pair: len(pair[1].column.head) - pair[1].width
-    ):
-        more = min(left, max(0, cell_len(printable(layout.column.head)) - widths[i]))
-        widths[i], left = widths[i] + more, left - more
+    room = width - _total(layouts, gap)
+    # Heads that lack the least become whole first, so that as few as possible wrap.
+    by_lack = sorted(enumerate(layouts), key=lambda pair: len(pair[1].column.head) - pair[1].width)
+    for i, layout in by_lack:
+        lacking = max(0, cell_len(printable(layout.column.head)) - widths[i])
+        given = min(room, lacking)
+        widths[i] += given
+        room -= given
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
     for layout, size in zip(layouts, widths, strict=True):
         head = _broken(printable(layout.column.head), max(1, min(size, width)), pieces=_HEADS)
@@ -322,25 +349,15 @@ def markdown(text: str) -> str:
 
 def markdown_rows(table: Table) -> str:
     """The columns and rows of a table in Markdown; the text around it is left to the caller."""
+    heads = [markdown(column.head) or " " for column in table.columns]
     sides = ["---:" if column.number else ":---" for column in table.columns]
-    lines = [
-        "| " + " | ".join(markdown(column.head) or " " for column in table.columns) + " |",
-        "| " + " | ".join(sides) + " |",
-    ]
-    return "\n".join(
-        [
-            *lines,
-            *(
-                "| " + " | ".join(map(_markdown_cell, row, table.columns)) + " |"
-                for row in table.rows
-            ),
-        ]
-    )
+    rows = [map(_markdown_cell, row, table.columns) for row in table.rows]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (heads, sides, *rows))
 
 
 def markdown_text(tables: Iterable[Table]) -> str:
     """Tables as Markdown, each with its heading and the text around it."""
-    return "\n\n".join(block for table in tables for block in markdown_blocks(table)) + "\n"
+    return "\n\n".join(chain.from_iterable(map(markdown_blocks, tables))) + "\n"
 
 
 def markdown_blocks(table: Table) -> Iterator[str]:
@@ -357,7 +374,9 @@ def markdown_blocks(table: Table) -> Iterator[str]:
 
 
 def _markdown_cell(cell: Cell, column: Column) -> str:
-    text = markdown(clipped(signs(cell.text) if column.number else cell.text, _LONGEST)) or " "
+    # only of numbers: the ">=" of a gate is part of its syntax
+    shown = signs(cell.text) if column.number else cell.text
+    text = markdown(clipped(shown, _LONGEST)) or " "
     return f"**{text}**" if cell.tone == "bad" else text
 
 
@@ -366,6 +385,7 @@ def within(text: str, room: int, note: str) -> str:
     fits."""
     if len(text.encode()) <= room:
         return text
+    # whole lines only: half a row would break the table, and half a letter the encoding
     lines = list[str]()
     size = len(note.encode())
     for line in re.findall(r".*\n|.+", text):
@@ -411,16 +431,13 @@ def latex_text(tables: Iterable[Table]) -> str:
     for table in map(Table.without_details, tables):
         lines += [f"% {printable(text)}" for text in (table.heading, *table.lines) if text]
         if table.columns:
-            lines.append(
-                rf"\begin{{tabular}}{{{''.join('r' if column.number else 'l' for column in table.columns)}}}"
-            )
+            sides = "".join("r" if column.number else "l" for column in table.columns)
+            lines.append(rf"\begin{{tabular}}{{{sides}}}")
             lines += [r"\toprule", _latex_row(column.head for column in table.columns), r"\midrule"]
             lines += [_latex_row(cell.text for cell in row) for row in table.rows]
             lines += [r"\bottomrule", r"\end{tabular}"]
-        lines += [
-            f"% {printable(text)}"
-            for text in (*(cell.text for cell in table.conclusions), *table.notes)
-        ]
+        below = [*(cell.text for cell in table.conclusions), *table.notes]
+        lines += [f"% {printable(text)}" for text in below]
         lines.append("")
     return "\n".join(lines)
 

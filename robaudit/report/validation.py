@@ -23,10 +23,8 @@ _NOTES = (
 def validation_tables(validation: Validation) -> Iterator[Table]:
     """A table for each noise level, with a verdict on each estimator and which to use."""
     images = len({name for name, _ in validation.truths})
-    yield Table(
-        f"{images} images against {reference()} with {validation.draws:,} draws of independent "
-        "noise"
-    )
+    draws = f"{validation.draws:,} draws of independent noise"
+    yield Table(f"{images} images against {reference()} with {draws}")
     levels = numbers.level_texts(validation.levels)
     head = columns(
         ("estimator",), ("bias +- error", "RMSE +- error", "rank", "coverage", "per image")
@@ -36,25 +34,30 @@ def validation_tables(validation: Validation) -> Iterator[Table]:
             cells((comparison.estimator, *_cells(comparison))) for comparison in validation.at(at)
         )
         verdicts = [f"{estimator} {text}." for estimator, text in words["verdicts"].items()]
-        verdicts += [f"Note: {words['remark']}."] if words["remark"] else []
+        if words["remark"]:
+            verdicts.append(f"Note: {words['remark']}.")
         advice = cells((f"-> {text}." for text in words["advice"]), "strong")
         yield Table(f"At {levels[at]}", head, rows, conclusions=(*cells(verdicts), *advice))
     yield Table(notes=_NOTES)
 
 
 def _cells(comparison: ReferenceComparison) -> Iterator[str]:
+    """The cells of an estimator, after its name."""
     error = comparison.error
-    yield "-" if error is None else f"{error.bias:+z.3f}" + _spread(comparison, error.bias_error)
-    yield "-" if error is None else f"{error.rmse:z.3f}" + _spread(comparison, error.rmse_error)
+    if error is None:
+        yield from ("-", "-")
+    else:
+        # z: an error that rounds to 0 has no sign
+        yield f"{error.bias:+z.3f}" + _spread(comparison, error.bias_error)
+        yield f"{error.rmse:z.3f}" + _spread(comparison, error.rmse_error)
     yield "-" if comparison.rank is None else f"{comparison.rank:z.3f}"
-    yield (
-        "-"
-        if comparison.coverage is None
-        else f"{comparison.coverage.count}/{comparison.coverage.total}"
-    )
+    coverage = comparison.coverage
+    yield "-" if coverage is None else f"{coverage.count}/{coverage.total}"
     yield milliseconds(comparison.seconds)
 
 
 def _spread(comparison: ReferenceComparison, error: float | None) -> str:
-    """Empty where noise changed no image: its effect on other images is then unknown, not zero."""
+    """The standard error behind a value.
+
+    Empty where noise changed no image: its effect on other images is then unknown, not zero."""
     return "" if error is None or not comparison.touched else f" +- {error:z.3f}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from robaudit.names import ResultName
 from robaudit.numerics.image_intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.quantities import CERTIFIED
 from robaudit.report import numbers
+from robaudit.report.layout import laid_out
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import (
     Drawing,
@@ -32,7 +34,8 @@ from robaudit.report.pictures.page import (
 )
 from robaudit.report.pictures.style import ring
 from robaudit.report.sections import Entry, Section, SectionOption, SectionRequest, by_name
-from robaudit.report.tables import Column, Table, cells
+from robaudit.report.tables import Table
+from robaudit.report.typed import TEXT, WRITTEN, Beside, TypedColumn, TypedTable
 from robaudit.runs.run import Run
 from robaudit.settings import Setting
 from robaudit.spec.fields import number
@@ -41,7 +44,8 @@ from robaudit.text import count
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_STEPS = tuple(factor * 10.0**power for power in range(-4, 4) for factor in (1.0, 2.5, 5.0))
+# Round distances between the radii of a table: 0.0001, 0.00025, 0.0005, 0.001, ...
+_STEPS = tuple(factor * 10.0**power for power, factor in product(range(-4, 4), (1.0, 2.5, 5.0)))
 _MOST_RADII = 8
 _BEYOND = "not certifiable"
 
@@ -57,6 +61,7 @@ def read_radii(texts: Sequence[str], where: str) -> tuple[float, ...] | None:
         if set(texts) != {"all"}:
             raise SpecError(f"{where} all", "includes every radius", "leave the others out")
         return None
+    # a dictionary, because 0.5 and 1/2 are the same radius
     radii = {number(where, text): text for text in texts}
     for value, text in radii.items():
         if value < 0.0:
@@ -66,7 +71,7 @@ def read_radii(texts: Sequence[str], where: str) -> tuple[float, ...] | None:
     return tuple(sorted(radii))
 
 
-def _asked(request: SectionRequest) -> tuple[float, ...] | None:
+def _requested(request: SectionRequest) -> tuple[float, ...] | None:
     """The requested radii: none, some, or every (None)."""
     radii: tuple[float, ...] | None = request.options.get("radius", ())
     return radii
@@ -114,7 +119,7 @@ class CertifiedSection(Section[CertifiedAccuracy]):
         Raises:
             SpecError: every radius is requested.
         """
-        if _asked(request) is None:
+        if _requested(request) is None:
             raise SpecError(
                 Setting("radius").set_to("all"),
                 "is too long for a table",
@@ -123,14 +128,18 @@ class CertifiedSection(Section[CertifiedAccuracy]):
         named = _named(entries)
         norms = list(dict.fromkeys(accuracy.certificates.key.norm for _, accuracy in named))
         for norm in norms:
-            alike = [
-                (title, accuracy)
+            alike = {
+                title: accuracy
                 for title, accuracy in named
                 if accuracy.certificates.key.norm == norm
+            }
+            # the same radii for all of them, so that the columns can be compared
+            radii = _requested(request) or usual_radii(list(alike.values()))
+            sized = len({accuracy.certificates.images for accuracy in alike.values()}) > 1
+            columns = [
+                (title, _table(accuracy, radii, sized=sized)) for title, accuracy in alike.items()
             ]
-            table = _table(
-                alike, _asked(request) or usual_radii([accuracy for _, accuracy in alike])
-            )
+            table = laid_out(columns, several=True)
             yield replace(table, notes=tuple(_notes(named))) if norm == norms[-1] else table
 
     def figure(
@@ -139,13 +148,14 @@ class CertifiedSection(Section[CertifiedAccuracy]):
         """Certified accuracy against radius: a panel for each norm, a step curve with its band for
         each of the first twelve results."""
         keys = [_parts(entry) for entry in entries]
-        named = dict(zip(names := list(dict.fromkeys(keys)), told_apart(names), strict=True))
-        styles = dict(list(zip(named.values(), styles_of(names), strict=True))[:_MOST_LINES])
-        lines = [
-            (named[key], entry.record)
-            for key, entry in zip(keys, entries, strict=True)
-            if named[key] in styles
-        ]
+        different = list(dict.fromkeys(keys))
+        named = dict(zip(different, told_apart(different), strict=True))
+        all_styles = dict(zip(named.values(), styles_of(different), strict=True))
+        styles = dict(list(all_styles.items())[:_MOST_LINES])
+        lines = []
+        for key, entry in zip(keys, entries, strict=True):
+            if named[key] in styles:
+                lines.append((named[key], entry.record))
 
         def draw(ax: Axes, norm: str, _: PictureSize) -> None:
             curves = [
@@ -175,9 +185,9 @@ class CertifiedSection(Section[CertifiedAccuracy]):
     def document(self, entry: Entry[CertifiedAccuracy], request: SectionRequest) -> dict[str, Any]:
         """The numbers of the table, at the requested radii, at all, or at the usual radii of this
         result."""
-        every = _asked(request) is None
-        steps = {"curve": entry.record.curve().document()} if every else {}
-        radii = _asked(request) or usual_radii([entry.record])
+        is_whole_curve = _requested(request) is None
+        steps = {"curve": entry.record.curve().document()} if is_whole_curve else {}
+        radii = _requested(request) or usual_radii([entry.record])
         return {**AccuracyAtRadii(entry.record, radii).document(), **steps}
 
     def lines(
@@ -187,115 +197,102 @@ class CertifiedSection(Section[CertifiedAccuracy]):
         certificates = entry.record.certificates
         numbers_of = (
             _steps(entry.record)
-            if _asked(request) is None
-            else _statistics(entry.record, _asked(request) or usual_radii([entry.record]))
+            if _requested(request) is None
+            else _statistics(entry.record, _requested(request) or usual_radii([entry.record]))
         )
         for values in numbers_of:
             yield {
                 **certificates.key.document(),
                 "norm": certificates.key.norm,
-                **dict(zip(_COLUMNS, values, strict=True)),
+                **dict(zip(_STATISTIC, values, strict=True)),
             }
 
 
-def usual_radii(every: Sequence[CertifiedAccuracy]) -> tuple[float, ...]:
+def usual_radii(accuracies: Sequence[CertifiedAccuracy]) -> tuple[float, ...]:
     """0, .25, .5, .75, ... up to the largest radius that counts, in other round steps where .25
     does not suit it, eight at most; and the radii that estimators were asked about."""
-    largest = max((accuracy.largest for accuracy in every), default=0.0)
+    largest = max((accuracy.largest for accuracy in accuracies), default=0.0)
     step = next((step for step in _STEPS if largest < step * (_MOST_RADII + 1)), _STEPS[-1])
-    usual = 0.25 if 0.25 <= largest < 0.25 * (_MOST_RADII + 1) else step
-    steps = {
-        float(f"{i * usual:.12g}") for i in range(min(math.floor(largest / usual), _MOST_RADII) + 1)
-    }
-    return tuple(
-        sorted(
-            steps
-            | {
-                accuracy.certificates.asked
-                for accuracy in every
-                if accuracy.certificates.asked is not None
-            }
-        )
-    )
+    if 0.25 <= largest < 0.25 * (_MOST_RADII + 1):
+        step = 0.25  # as Cohen et al. 2019 report certified accuracy
+    number_of_steps = min(math.floor(largest / step), _MOST_RADII)
+    # 12 digits: 3 * 0.1 is 0.3, as the user writes it
+    radii = {float(f"{i * step:.12g}") for i in range(number_of_steps + 1)}
+    for accuracy in accuracies:
+        if accuracy.certificates.asked is not None:
+            radii.add(accuracy.certificates.asked)
+    return tuple(sorted(radii))
 
 
 def _named(entries: Sequence[Entry[CertifiedAccuracy]]) -> list[tuple[str, CertifiedAccuracy]]:
     """The results with their titles, runs side by side: "certified_radius at sigma 0.25", without
     the norm, after the run's name."""
-    places = {
-        key: i
-        for i, key in enumerate(dict.fromkeys(entry.record.certificates.key for entry in entries))
-    }
+    keys = list(dict.fromkeys(entry.record.certificates.key for entry in entries))
     several = len(by_name(entries)) > 1
     named = []
-    for entry in sorted(entries, key=lambda entry: places[entry.record.certificates.key]):
+    for entry in sorted(entries, key=lambda entry: keys.index(entry.record.certificates.key)):
         key = entry.record.certificates.key
         title = str(replace(key, estimator=ResultName.parse(key.estimator).estimator))
         named.append((f"{entry.name}: {title}" if several else title, entry.record))
     return named
 
 
-def _table(block: Sequence[tuple[str, CertifiedAccuracy]], radii: Sequence[float]) -> Table:
-    """A line for each radius and number, and a column for each of these results, all of one
-    norm."""
-    accuracies = [accuracy for _, accuracy in block]
-    lines: list[tuple[str, list[str]]] = [
-        ("clean accuracy", [numbers.percents(accuracy.clean.estimate) for accuracy in accuracies]),
-        *(
-            (_radius_text(radius), [_at(accuracy, radius) for accuracy in accuracies])
-            for radius in radii
-        ),
-        (
-            "another class certified",
-            [numbers.percents(accuracy.wrong.estimate) for accuracy in accuracies],
-        ),
-        (
-            "nothing certified",
-            [numbers.percents(accuracy.abstains.estimate) for accuracy in accuracies],
-        ),
-        ("mean radius", [_mean(accuracy) for accuracy in accuracies]),
-        ("median radius", [f"{accuracy.median:.4g}" for accuracy in accuracies]),
-        ("largest radius", [f"{accuracy.largest:.4g}" for accuracy in accuracies]),
+def _table(accuracy: CertifiedAccuracy, radii: Sequence[float], *, sized: bool) -> TypedTable:
+    """A row for each number of a result, for a column beside other results of its norm.
+
+    Args:
+        accuracy: of the result.
+        radii: at which it is shown.
+        sized: whether the number of images is a row, as it differs between the results.
+    """
+    certificates = accuracy.certificates
+    norm = certificates.key.norm
+    rows: list[tuple[str, str | None]] = []
+    if sized:
+        rows.append(("images", f"{certificates.images:,}"))
+    rows.append(("clean accuracy", numbers.percents(accuracy.clean.estimate)))
+    rows += [(_radius_text(radius), _at(accuracy, radius)) for radius in radii]
+    possible = f"{certificates.possible:.4g}" if math.isfinite(certificates.possible) else None
+    rows += [
+        ("another class certified", numbers.percents(accuracy.wrong.estimate)),
+        ("nothing certified", numbers.percents(accuracy.abstains.estimate)),
+        ("mean radius", _mean(accuracy)),
+        ("median radius", f"{accuracy.median:.4g}"),
+        ("largest radius", f"{accuracy.largest:.4g}"),
+        ("largest possible", possible),
     ]
-    reach = [accuracy.certificates.possible for accuracy in accuracies]
-    if any(map(math.isfinite, reach)):
-        lines.append(
-            (
-                "largest possible",
-                [f"{most:.4g}" if math.isfinite(most) else numbers.NONE for most in reach],
-            )
-        )
-    sizes = [accuracy.certificates.images for accuracy in accuracies]
-    if len(set(sizes)) > 1:
-        lines.insert(0, ("images", [f"{size:,}" for size in sizes]))
-    norm = accuracies[0].certificates.key.norm
-    return Table(
-        f"Certified accuracy{f', radii in {norm}' if norm else ''}",
-        (Column("radius r"), *(Column(title, number=True) for title, _ in block)),
-        tuple(cells((name, *texts)) for name, texts in lines),
-        lines=(count(sizes[0], "image"),) if len(set(sizes)) == 1 else (),
+    return TypedTable(
+        f"Certified accuracy, radii in {norm}" if norm else "Certified accuracy",
+        _COLUMNS,
+        rows,
+        lines=() if sized else (count(certificates.images, "image"),),
+        shows=lambda row: row[1] is not None,
+        beside=Beside.COLUMNS,
     )
+
+
+_COLUMNS = (TypedColumn("", TEXT, head="radius r"), TypedColumn("", WRITTEN, head="value"))
 
 
 def _notes(named: Sequence[tuple[str, CertifiedAccuracy]]) -> Iterator[str]:
     """How to read the numbers, what they leave out, and the error probability of the
     certificates."""
-    every = [accuracy for _, accuracy in named]
+    accuracies = [accuracy for _, accuracy in named]
     yield (
         "At r: share of images whose class is certified within r, and is the label; r > 0: "
         "within any radius."
     )
     yield f"[ ] 95 % interval, {LIKE_THESE}, each alone. For {THESE_IMAGES} the shares are exact."
     yield "Mean, median and largest radius: 0 where the certified class is not the label."
-    if any(math.isfinite(accuracy.certificates.possible) for accuracy in every):
+    if any(math.isfinite(accuracy.certificates.possible) for accuracy in accuracies):
         yield (
             "Largest possible: with these options, for any image; larger radii are not certifiable."
         )
     for alpha in dict.fromkeys(
-        accuracy.certificates.alpha for accuracy in every if accuracy.certificates.alpha
+        accuracy.certificates.alpha for accuracy in accuracies if accuracy.certificates.alpha
     ):
         same_alpha = [
-            accuracy.certificates for accuracy in every if accuracy.certificates.alpha == alpha
+            accuracy.certificates for accuracy in accuracies if accuracy.certificates.alpha == alpha
         ]
         names = ", ".join(
             dict.fromkeys(
@@ -323,14 +320,14 @@ def _notes(named: Sequence[tuple[str, CertifiedAccuracy]]) -> Iterator[str]:
             )
 
 
-_COLUMNS = ("statistic", "radius", "count", "images", "value", "lower", "upper")
+_STATISTIC = ("statistic", "radius", "count", "images", "value", "lower", "upper")
 _CERTIFIED = "certified_accuracy"
 
 
 def _statistics(
     accuracy: CertifiedAccuracy, radii: Sequence[float]
 ) -> Iterator[tuple[object, ...]]:
-    """The numbers of the table."""
+    """The numbers of the table, below :data:`_STATISTIC`."""
     images = accuracy.certificates.images
     possible = accuracy.certificates.possible
     shares = [
@@ -343,6 +340,7 @@ def _statistics(
         ("abstains", None, accuracy.abstains),
     ]:
         yield name, radius, share.count, share.total, share.value, *share.estimate.ends
+    # the median and the largest radius are exact for these images, and have no interval for others
     yield "mean_radius", None, None, images, accuracy.mean.value, *accuracy.mean.ends
     others = {"median": accuracy.median, "largest": accuracy.largest}
     yield from (
@@ -372,20 +370,18 @@ def _radius_text(radius: float) -> str:
 
 
 def _at(accuracy: CertifiedAccuracy, radius: float) -> str:
-    return (
-        _BEYOND
-        if radius > accuracy.certificates.possible
-        else numbers.percents(accuracy.at(radius).estimate)
-    )
+    """Certified accuracy at a radius."""
+    if radius > accuracy.certificates.possible:
+        return _BEYOND
+    return numbers.percents(accuracy.at(radius).estimate)
 
 
 def _mean(accuracy: CertifiedAccuracy) -> str:
+    """The mean radius with its interval."""
     mean = accuracy.mean
-    return (
-        f"{mean.value:.3g} {numbers.rough_interval(*mean.ends)}"
-        if mean.has_interval
-        else f"{mean.value:.4g}"
-    )
+    if not mean.has_interval:
+        return f"{mean.value:.4g}"
+    return f"{mean.value:.3g} {numbers.rough_interval(*mean.ends)}"
 
 
 # --- the figure
@@ -414,19 +410,20 @@ def _caption(lines: Sequence[Line], left: Sequence[str]) -> Iterator[str]:
         "accuracy of the network itself."
     )
     for name, accuracy in lines:
-        words = [
-            f"mean radius {accuracy.mean.value:.3g} "
-            f"{numbers.rough_interval(*accuracy.mean.ends)}".rstrip()
+        certificates = accuracy.certificates
+        interval = numbers.rough_interval(*accuracy.mean.ends)
+        facts = [
+            f"mean radius {accuracy.mean.value:.3g} {interval}".rstrip(),
+            f"nothing certified {numbers.percents(accuracy.abstains.estimate)}",
         ]
-        words.append(f"nothing certified {numbers.percents(accuracy.abstains.estimate)}")
-        if np.isfinite(accuracy.certificates.possible):
-            words.append(f"at most {accuracy.certificates.possible:.3g} possible")
-        if accuracy.certificates.asked is not None:
-            words.append(
-                f"a lower bound but at {accuracy.certificates.asked:g}, which its images were "
-                "asked about"
+        if np.isfinite(certificates.possible):
+            facts.append(f"at most {certificates.possible:.3g} possible")
+        if certificates.asked is not None:
+            facts.append(
+                f"a lower bound but at {certificates.asked:g}, which its images were asked about"
             )
-        yield f"{name}{f' ({accuracy.certificates.key.norm})' if accuracy.certificates.key.norm else ''}: {', '.join(words)}."
+        norm = f" ({certificates.key.norm})" if certificates.key.norm else ""
+        yield f"{name}{norm}: {', '.join(facts)}."
     if left:
         yield f"Not shown: {', '.join(left)}."
 
@@ -437,12 +434,13 @@ def _curve(ax: Axes, accuracy: CertifiedAccuracy, end: float, style: dict[str, A
     Beyond the largest possible radius there is neither line nor band.
     """
     curve = accuracy.curve()
+    # beyond the largest possible radius no image could be certified, whatever the network
     last = min(end, accuracy.certificates.possible)
     beyond = accuracy.at(2.0 * end).estimate  # nothing is certified there
     lower, upper = beyond.bounds or (0.0, 1.0)
-    at = np.unique(
-        np.linspace(0, len(curve.radii) - 1, min(len(curve.radii), _MOST_STEPS)).round().astype(int)
-    )
+    # a data set may have as many steps as images: only some are drawn
+    steps = len(curve.radii)
+    at = np.unique(np.linspace(0, steps - 1, min(steps, _MOST_STEPS)).round().astype(int))
     radii = np.append(curve.radii[at], max(last, accuracy.largest))
     columns = ((curve.values, beyond.value), (curve.lowers, lower), (curve.uppers, upper))
     values, lowers, uppers = (np.append(column[at], zero) for column, zero in columns)

@@ -4,9 +4,9 @@ highest."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,11 +27,7 @@ from robaudit.records import columns_of
 from robaudit.report import numbers
 from robaudit.report.differences import (
     P_VALUE,
-    Paired,
-    difference_lines,
-    paired_cells,
     paired_changes,
-    run_columns,
 )
 from robaudit.report.pictures.page import (
     Drawing,
@@ -44,8 +40,24 @@ from robaudit.report.pictures.page import (
 )
 from robaudit.report.pictures.style import GRID
 from robaudit.report.sections import Entry, Section, SectionRequest
-from robaudit.report.summary_section import QUANTILE_ENDS, caveats, covered, group_mean, mean_ends
-from robaudit.report.tables import Column, Table, cells, columns
+from robaudit.report.summary_section import (
+    QUANTILE_ENDS,
+    caveats,
+    covered,
+    group_mean,
+    how_to_read,
+    left_open,
+    mean_ends,
+)
+from robaudit.report.typed import (
+    TEXT,
+    WRITTEN,
+    Beside,
+    Changes,
+    TypedColumn,
+    TypedTable,
+    data_columns,
+)
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run
 from robaudit.settings import EXTEND
@@ -100,33 +112,78 @@ class LossesSection(Section[tuple[Losses, ...]]):
             )
         return [by_level]
 
-    def tables(
+    def typed_tables(
+        self, entry: Entry[tuple[Losses, ...]], request: SectionRequest
+    ) -> Iterator[TypedTable]:
+        """The means by q, then the images with the highest losses."""
+        yield self.table(entry, request)
+        yield from _worst_losses(entry.record)
+
+    def table(self, entry: Entry[tuple[Losses, ...]], request: SectionRequest) -> TypedTable:
+        """The means by q: a row for each noise level and result."""
+        texts = numbers.level_texts(level.at for level in entry.record)
+        groups = _groups_of(entry.record)
+        interval = f"[ ] 95 % interval of the mean, {covered(groups)}."
+        # beside other runs there is room for the means only
+        columns = _COLUMNS if entry.several else (*_COLUMNS, *_SPREAD)
+        columns = (*columns, *data_columns(_DATA))
+        rows = []
+        keys = []
+        for level in entry.record:
+            for result in level.results:
+                estimator, order = _named(result)
+                spread = () if entry.several else _spread(result.summary)
+                written = (texts[level.at], estimator, order, group_mean(result.summary), *spread)
+                rows.append((*written, *_data(level, result)))
+                keys.append(GroupKey(result.name, level.at, LOSS.name))
+        limits = tuple(how_to_read(groups, "[ ]") if entry.several else caveats(groups, "[ ]"))
+        # counts follow the name of their run
+        open_values = tuple(left_open(groups)) if entry.several else ()
+        failed = _failed_attacks(entry.record)
+        return TypedTable(
+            f"Mean loss by q ({LOSS.unit}, lower is better)",
+            columns,
+            rows,
+            keys=keys,
+            facts=(f"{numbers.span([group.images for group in groups])} images",),
+            notes=(
+                _ORDER,
+                interval if entry.several else f"{interval} {QUANTILE_ENDS}",
+                *limits,
+            ),
+            remarks=(*open_values, failed) if failed else open_values,
+            beside=Beside.COLUMNS,
+        )
+
+    def changes(
         self, entries: Sequence[Entry[tuple[Losses, ...]]], request: SectionRequest
-    ) -> Iterator[Table]:
-        """The means by q, of several runs side by side, then the images with the highest losses."""
-        several = len(entries) > 1
-        failed = [(entry.name, _failed_attacks(entry.record)) for entry in entries]
-        failures = tuple(f"{name}: {text}" if several else text for name, text in failed if text)
-        table = _means(entries, request)
-        yield replace(table, notes=(*table.notes, *failures))
-        for entry in entries:
-            for worst in worst_losses_tables(entry.record):
-                yield replace(worst, heading=f"{entry.name}: {worst.heading}") if several else worst
+    ) -> Changes:
+        """The differences of the means from the first run's."""
+        differences = partial(loss_changes, estimators=request.estimators, levels=request.levels)
+        return Changes(
+            paired_changes(entries, differences),
+            tested=True,
+            about=_about_difference,
+            notes=(
+                "Differences: of the images with a value in both runs, with Student's t for pairs.",
+                f"{P_VALUE}.",
+            ),
+        )
 
     def figure(
         self, entries: Sequence[Entry[tuple[Losses, ...]]], request: SectionRequest
     ) -> Drawing:
         """From the average to the worst case: a panel for each noise level, a line for each run and
         estimator."""
-        every: dict[NoiseLevel, list[Line]] = {}
+        by_level: dict[NoiseLevel, list[Line]] = {}
         for entry in entries:
             for level in entry.record:
-                every.setdefault(level.at, []).append((entry.name, level))
-        shown = dict(list(every.items())[:_MOST_PANELS])
+                by_level.setdefault(level.at, []).append((entry.name, level))
+        shown = dict(list(by_level.items())[:_MOST_PANELS])
         names = _names(shown)
         texts = numbers.level_texts(shown)
         styles = dict(zip(names, styles_of(list(names), marks=True), strict=True))
-        limits = _limits([level for lines in shown.values() for _, level in lines])
+        limits = _limits(_levels_of(shown))
 
         def draw(ax: Axes, at: NoiseLevel, _: PictureSize) -> None:
             ax.set_ylim(*limits)
@@ -138,7 +195,7 @@ class LossesSection(Section[tuple[Losses, ...]]):
 
         return paneled(
             "Loss from the average to the worst case",
-            _caption(shown, list(every)[_MOST_PANELS:], several=len(entries) > 1),
+            _caption(shown, list(by_level)[_MOST_PANELS:], several=len(entries) > 1),
             list(shown),
             draw,
             wide=3.0,
@@ -153,35 +210,20 @@ class LossesSection(Section[tuple[Losses, ...]]):
         """The means by q and the values of the images with the highest losses."""
         return {"levels": [_document(level) for level in entry.record]}
 
-    def differences(
-        self, entries: Sequence[Entry[tuple[Losses, ...]]], request: SectionRequest
-    ) -> Iterator[Mapping[str, Any]]:
-        """The differences of the means from the first run's."""
-        return difference_lines(
-            entries,
-            _changes(entries, request),
-            lambda key: {
-                "estimator": key.estimator,
-                **key.at.document(),
-                "q": _order(key.estimator),
-            },
-        )
 
-    def lines(
-        self, entry: Entry[tuple[Losses, ...]], request: SectionRequest
-    ) -> Iterator[Mapping[str, Any]]:
-        """A line for each noise level and result."""
-        for level in entry.record:
-            for result in level.results:
-                members = columns_of(result.mean)
-                mean = {part: members[part] for part in _PARTS}
-                yield {
-                    "estimator": result.name,
-                    **level.at.document(),
-                    "q": result.q,
-                    "images": result.summary.images,
-                    "mean": mean,
-                }
+_DATA = ("estimator", "noise", "level_name", "level", "q", "images", "mean")
+
+
+def _data(level: Losses, result: LossResult) -> tuple[Any, ...]:
+    """The values below :data:`_DATA`."""
+    members = columns_of(result.mean)
+    mean = {part: members[part] for part in _PARTS}
+    return (result.name, *level.at.document().values(), result.q, result.summary.images, mean)
+
+
+def _about_difference(key: GroupKey) -> dict[str, Any]:
+    """The columns of a result in CSV and JSON."""
+    return {"estimator": key.estimator, **key.at.document(), "q": _order(key.estimator)}
 
 
 def _order(name: str) -> float:
@@ -193,15 +235,8 @@ def _order(name: str) -> float:
 _PARTS = ("value", "lower", "upper", "measured_lower", "measured_upper")
 
 
-def _changes(
-    entries: Sequence[Entry[tuple[Losses, ...]]], request: SectionRequest
-) -> dict[str, Paired[GroupKey]]:
-    return paired_changes(
-        entries, partial(loss_changes, estimators=request.estimators, levels=request.levels)
-    )
-
-
 def _document(level: Losses) -> dict[str, Any]:
+    """The losses at a noise level as JSON values."""
     results = [
         {
             "estimator": result.name,
@@ -230,90 +265,45 @@ _ORDER = (
 )
 
 
-def _means(entries: Sequence[Entry[tuple[Losses, ...]]], request: SectionRequest) -> Table:
-    """A line for each noise level and result: of one run with its spread, of several with the
-    differences from the first."""
-    names = [entry.name for entry in entries]
-    several = len(entries) > 1
-    changes = _changes(entries, request)
-    paired = any(changes.values())
-    every = {
-        (entry.name, result.name, level.at): result
-        for entry in entries
-        for level in entry.record
-        for result in level.results
-    }
-    levels = numbers.level_texts(at for _, _, at in every)
-    rows = []
-    for name, at in dict.fromkeys((name, at) for _, name, at in every):
-        results = [every.get((run, name, at)) for run in names]
-        first = next(result for result in results if result is not None)
-        means = (group_mean(None if result is None else result.summary) for result in results)
-        more = (
-            paired_cells(changes, GroupKey(name, at, LOSS.name))
-            if several
-            else _spread(first.summary)
-        )
-        rows.append(cells((levels[at], *_named(first), *means, *more)))
-    groups = [result.summary for result in every.values()]
-    about = [
-        f"[ ] 95 % interval of the mean, {covered(groups)}."
-        + ("" if several else f" {QUANTILE_ENDS}")
-    ]
-    if paired:
-        about += [
-            "Differences: of the images with a value in both runs, with Student's t for pairs.",
-            f"{P_VALUE}.",
-        ]
-    measured = Column(f"[{THESE_IMAGES}]", number=True, detail=True)
-    spread = (
-        Column("mean [95% interval]", number=True),
-        measured,
-        *columns((), ("median", "95th %ile")),
-    )
-    return Table(
-        f"Mean loss by q ({LOSS.unit}, lower is better)",
-        (
-            *columns(("noise", "estimator"), ("q",)),
-            *(run_columns(names, compared=paired, tested=True) if several else spread),
-        ),
-        tuple(rows),
-        lines=(f"{numbers.span([group.images for group in groups])} images",),
-        notes=(_ORDER, *about, *dict.fromkeys(caveats(groups, "[ ]"))),
-    )
+_COLUMNS = (
+    TypedColumn("", TEXT, head="noise"),
+    TypedColumn("", TEXT, head="estimator"),
+    TypedColumn("", WRITTEN, head="q", names=True),
+    TypedColumn("", WRITTEN, head="mean [95% interval]"),
+)
+_SPREAD = (
+    TypedColumn("", WRITTEN, head=f"[{THESE_IMAGES}]", detail=True),
+    TypedColumn("", WRITTEN, head="median"),
+    TypedColumn("", WRITTEN, head="95th %ile"),
+)
 
 
 def _spread(group: GroupSummary) -> Iterator[str]:
     """The mean of these images, the median and the 95th percentile."""
     yield numbers.ends(*group.mean.measured.ends, LOSS.low, LOSS.high)
-    yield from (
-        numbers.quantile_estimate(quantile, LOSS.low, LOSS.high)
-        for quantile in (group.median, group.bad_end)
-    )
+    yield numbers.quantile_estimate(group.median, LOSS.low, LOSS.high)
+    yield numbers.quantile_estimate(group.bad_end, LOSS.low, LOSS.high)
 
 
-def worst_losses_tables(by_level: Sequence[Losses]) -> Iterator[Table]:
+def _worst_losses(by_level: Sequence[Losses]) -> Iterator[TypedTable]:
     """The images with the highest losses at each noise level, worst first: the values that rank
     them, at each q, and the attack's."""
     levels = numbers.level_texts(level.at for level in by_level)
     for level in by_level:
         results = (*level.ranking, *level.attacks)
-        heads = [
-            f"q={result.q:.6g}" if math.isfinite(result.q) else result.name for result in results
-        ]
-        rows = [
-            cells(
-                (
-                    sample.id,
-                    *(_loss(result.worst[i], result.at_least[i]) for result in results),
-                )
-            )
-            for i, sample in enumerate(level.worst)
-        ]
-        yield Table(
+        columns = [TypedColumn("", TEXT, head="sample")]
+        for result in results:
+            head = f"q={result.q:.6g}" if math.isfinite(result.q) else result.name
+            columns.append(TypedColumn("", WRITTEN, head=head))
+        rows = []
+        for i, sample in enumerate(level.worst):
+            values = (_loss(result.worst[i], result.at_least[i]) for result in results)
+            rows.append((sample.id, *values))
+        yield TypedTable(
             f"Images with the highest loss, {level.ranking[-1].estimator}, {levels[level.at]}",
-            columns(("sample",), heads),
-            tuple(rows),
+            tuple(columns),
+            rows,
+            beside=Beside.APART,
             folded=True,
         )
 
@@ -335,13 +325,25 @@ def _named(result: LossResult) -> tuple[str, str]:
 # --- the figure
 
 _MOST_PANELS = 6
-_LEAST = 1e-6
-_FAR = 12.0
 _MOST_TICKS = 6
+_FAR = 12.0  # the ratio of losses from which the scale is logarithmic
+_TINY = 1e-300
+_LEAST = 1e-6  # the lower end of such a scale, relative to the largest loss
 _BESIDE = 0.02  # decades of q between the means of two lines
 
 Line = tuple[str, Losses]
 """The losses of a run at one noise level, and the name of the run."""
+
+
+def _levels_of(shown: Mapping[NoiseLevel, Sequence[Line]]) -> list[Losses]:
+    """The losses of all runs at all noise levels."""
+    return [level for _, level in chain.from_iterable(shown.values())]
+
+
+def _groups_of(levels: Iterable[Losses]) -> list[GroupSummary]:
+    """The summaries of all results."""
+    results = chain.from_iterable(level.results for level in levels)
+    return [result.summary for result in results]
 
 
 def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], str]:
@@ -360,18 +362,21 @@ def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], 
 def _caption(
     shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLevel], *, several: bool
 ) -> Iterator[str]:
-    every = [level for lines in shown.values() for _, level in lines]
-    groups = [result.summary for level in every for result in level.results]
+    """The sentences of the caption; ``left``: the noise levels that are not drawn."""
+    levels = _levels_of(shown)
+    groups = _groups_of(levels)
     yield (
         f"{numbers.span([group.images for group in groups])} images. Mean over the images; "
         f"bars: its 95 % interval, {covered(groups)}."
     )
-    if any(level.attacks for level in every):
+    if any(level.attacks for level in levels):
         yield "Grey: the highest loss that the attack found; the limit is at least as high."
-    for name in dict.fromkeys(name for lines in shown.values() for name, _ in lines):
-        failed = _failed_attacks(
-            [level for lines in shown.values() for run, level in lines if run == name]
-        )
+    by_run: dict[str, list[Losses]] = {}
+    for lines in shown.values():
+        for name, level in lines:
+            by_run.setdefault(name, []).append(level)
+    for name, of_run in by_run.items():
+        failed = _failed_attacks(of_run)
         if failed:
             yield f"{name}: {failed}" if several else failed
     yield from caveats(groups, "[ ]")
@@ -394,14 +399,15 @@ def _known(result: LossResult) -> bool:
 # --- drawing
 
 
-def _limits(every: Sequence[Losses]) -> tuple[float, float]:
+def _limits(levels: Sequence[Losses]) -> tuple[float, float]:
     """The vertical range of all panels: from 0, or, where values are far apart, of a logarithmic
     scale."""
-    results = [result for level in every for result in level.results]
+    results = list(chain.from_iterable(level.results for level in levels))
     values = [result.mean.value for result in results]
     ends = [upper for _, upper in map(_ends, results) if math.isfinite(upper)]
-    high = max([*values, *ends, 1e-300])
-    positive = [value for value in values if value > 1e-300]
+    # smaller numbers count as 0, which has neither ratios nor logarithms
+    high = max([*values, *ends, _TINY])
+    positive = [value for value in values if value > _TINY]
     if not positive or max(positive) <= _FAR * min(positive):
         return 0.0, 1.08 * high
     low = max(min(positive), _LEAST * max(positive))
@@ -415,9 +421,9 @@ def _panel(
     styles: Mapping[tuple[str, str], dict[str, Any]],
     limits: tuple[float, float],
 ) -> None:
-    orders = sorted(
-        {result.q for _, level in lines for curve in level.curves.values() for result in curve}
-    )
+    """Draw the losses at a noise level: by q, then of the attack, at the end of the scale."""
+    curves = chain.from_iterable(level.curves.values() for _, level in lines)
+    orders = sorted({result.q for result in chain.from_iterable(curves)})
     reach = math.log10(orders[-1] / orders[0])
     limit = math.log10(orders[-1]) + max(0.35, 0.22 * reach)  # where the attack is
     attacked = any(level.attacks for _, level in lines)
@@ -434,11 +440,13 @@ def _panel(
     for run, level in lines:
         for label, curve in level.curves.items():
             style = styles[run, label]
+            # bars of several lines would lie on each other
             shift = _BESIDE * (reach + 1) * drawn
             drawn += 1
             points = [(math.log10(result.q) + shift, result) for result in curve]
             ax.plot(*_xy(points, limits), zorder=4, **style)
             if level.attacks:
+                # dotted: between the last q and the attack nothing is measured
                 best = max(level.attacks, key=lambda result: result.mean.value)
                 way = [points[-1], (limit + shift, best)]
                 ax.plot(
@@ -463,37 +471,41 @@ def _panel(
 def _xy(
     points: Sequence[tuple[float, LossResult]], limits: tuple[float, float]
 ) -> tuple[list[float], list[float]]:
-    return [x for x, _ in points], [
-        float(np.clip(result.mean.value, *limits)) for _, result in points
-    ]
+    """The places of points, inside the vertical limits."""
+    places = [x for x, _ in points]
+    return places, [float(np.clip(result.mean.value, *limits)) for _, result in points]
 
 
 def _bar(ax: Axes, x: float, result: LossResult, limits: tuple[float, float], ink: str) -> None:
+    """Draw the interval of a mean; none where it says nothing."""
     if _known(result):
-        ax.plot(
-            [x, x], np.clip(_ends(result), *limits), color=ink, linewidth=1.3, alpha=0.8, zorder=4
-        )
+        ends = np.clip(_ends(result), *limits)
+        ax.plot([x, x], ends, color=ink, linewidth=1.3, alpha=0.8, zorder=4)
 
 
 def _orders(ax: Axes, orders: Sequence[float], limit: float | None) -> None:
     """Set ticks at the orders, at some of them if there are many, and at the attack."""
-    every = -(-len(orders) // _MOST_TICKS)
-    shown = list(orders[::-1][::every])[::-1]
+    step = math.ceil(len(orders) / _MOST_TICKS)
+    shown = list(orders[::-1][::step])[::-1]  # from the largest on, which always has a tick
+    places = [math.log10(order) for order in shown]
     texts = [f"{order:.6g}".replace("e+0", "e").replace("e+", "e") for order in shown]
-    ends = [] if limit is None else [(limit, "attack")]
-    places = [*((math.log10(order), text) for order, text in zip(shown, texts, strict=True)), *ends]
-    ax.set_xticks([x for x, _ in places], [text for _, text in places])
+    if limit is not None:
+        places.append(limit)
+        texts.append("attack")
+    ax.set_xticks(places, texts)
     ax.set_xlabel("q (1: the average)")
 
 
-def _failed_attacks(every: Sequence[Losses]) -> str:
+def _failed_attacks(levels: Sequence[Losses]) -> str:
     """For how many images the attack failed, as a sentence; empty where it did not."""
-    texts = numbers.level_texts(losses.at for losses in every)
-    failed = [
-        f"{losses.beaten:,} of {count(losses.attacked, 'image')}"
-        + (f" at {texts[losses.at]}" if len(every) > 1 else "")
-        for losses in every
-        if losses.beaten
-    ]
+    texts = numbers.level_texts(level.at for level in levels)
+    failed = []
+    for level in levels:
+        if level.beaten:
+            at = f" at {texts[level.at]}" if len(levels) > 1 else ""
+            failed.append(f"{level.beaten:,} of {count(level.attacked, 'image')}{at}")
+    if not failed:
+        return ""
+    # such a loss proves that the attack's is not the maximum
     why = "where the chains of a q met a higher loss, or a whole interval is above what it found"
-    return f"The attack failed for {', '.join(failed)}, {why}." if failed else ""
+    return f"The attack failed for {', '.join(failed)}, {why}."

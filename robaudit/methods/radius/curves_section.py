@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from robaudit.levels import GAUSSIAN
@@ -27,25 +28,23 @@ from robaudit.numerics.image_intervals import LIKE_THESE
 from robaudit.report import numbers
 from robaudit.report.differences import (
     BOOTSTRAP_P,
-    Paired,
-    difference_lines,
-    paired_cells,
     paired_changes,
-    run_columns,
 )
 from robaudit.report.legends import BOOTSTRAP
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import Drawing, PictureSize, few_ticks, paneled, percent_scale
 from robaudit.report.pictures.style import FAINT, line_style
 from robaudit.report.sections import Entry, Section, SectionRequest
-from robaudit.report.tables import Column, Table, cells
+from robaudit.report.tables import Table
+from robaudit.report.typed import TEXT, WRITTEN, Beside, Changes, TypedColumn, TypedTable
 from robaudit.runs.run import Run
 from robaudit.text import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COARSE = 0.5  # of the images in one step: the grid is too coarse for this network
+# A remark asks for a finer grid where one step takes more of the correct images than this.
+_COARSE = 0.5
 MANY_LEVELS = 5
 """The least number of levels of Gaussian noise that make a curve."""
 _GRID_ATTACK = "radius_pgd"
@@ -57,6 +56,14 @@ MEANINGS = {
     CurveKind.LINEAR: "share of the image left when half are misclassified; human observers: "
     f"about {HUMANS:g}",
 }
+
+
+def _is_curve(noise: Mapping[str, Any]) -> bool:
+    """Whether a noise of a spec has enough levels for a curve."""
+    if noise.get("kind") == LINEAR:
+        return True
+    levels = noise.get("sigma")
+    return noise.get("kind") == GAUSSIAN and isinstance(levels, list) and len(levels) >= MANY_LEVELS
 
 
 class CurvesSection(Section[Curves]):
@@ -75,40 +82,70 @@ class CurvesSection(Section[Curves]):
         Gaussian noise."""
         spec = run.info.spec
         attacked = any(entry.get("name") == _GRID_ATTACK for entry in spec.get("estimators", ()))
-        noises = [(entry.get("kind"), entry.get("sigma")) for entry in spec.get("noise", ())]
-        noisy = any(
-            kind == LINEAR or (kind == GAUSSIAN and isinstance(at, list) and len(at) >= MANY_LEVELS)
-            for kind, at in noises
-        )
-        return run.info.clean_accuracy is not None and (attacked or noisy)
+        has_curve = attacked or any(map(_is_curve, spec.get("noise", ())))
+        return run.info.clean_accuracy is not None and has_curve
 
     def records(self, run: Run, request: SectionRequest) -> list[Curves]:
         """The curves of the run."""
         return [curves_of(run, estimators=request.estimators, levels=request.levels)]
 
+    def table(self, entry: Entry[Curves], request: SectionRequest) -> TypedTable:
+        """A row for each summary, below the number of images and their accuracy."""
+        curves = entry.record
+        first = next(iter(curves.values()))
+        accuracy = f"{100 * (1 - float(first.errors[0])):.1f}%"
+        summaries = [text(curves[kind].summary) if kind in curves else None for kind in CurveKind]
+        rows = [
+            ("images", f"{first.images:,}"),
+            ("clean accuracy", accuracy),
+            *zip((NAMES[kind] for kind in CurveKind), summaries, strict=True),
+        ]
+        keys = ("images", "clean accuracy", *CurveKind)
+        places = {row[0]: place for place, row in enumerate(rows)}
+        return TypedTable(
+            "Summary of the error curves",
+            (
+                TypedColumn("", TEXT),
+                TypedColumn("", WRITTEN, head="value" if entry.several else entry.name),
+            ),
+            rows,
+            keys=keys,
+            notes=tuple(_notes(curves)),
+            remarks=tuple(_remarks_after(curves, entry.several)),
+            shows=lambda row: row[1] is not None,
+            # in the order of the kinds, also where the first run lacks one
+            rank=lambda row: -places[row[0]],
+            beside=Beside.COLUMNS,
+        )
+
+    def changes(self, entries: Sequence[Entry[Curves]], request: SectionRequest) -> Changes:
+        """The differences of the summaries from the first run's."""
+        differences = partial(curve_changes, estimators=request.estimators, levels=request.levels)
+        return Changes(
+            paired_changes(entries, differences),
+            tested=True,
+            about=lambda kind: {"curve": kind.value},
+            notes=("[ ] of a difference: the same images drawn for both.", BOOTSTRAP_P),
+        )
+
     def tables(self, entries: Sequence[Entry[Curves]], request: SectionRequest) -> Iterator[Table]:
-        """A column for each run, the differences from the first, and where the whole curves are."""
-        table = _table(entries, request)
+        """The table, and where the whole curves are."""
         paths = " ".join(str(entry.run.path) for entry in entries)
-        more = (
+        where = (
             f"The curves: robaudit plot {paths} --kind curves -o curves.png; point by point: "
             "--format csv."
         )
-        yield replace(table, notes=(*table.notes, more))
+        for table in super().tables(entries, request):
+            yield replace(table, notes=(*table.notes, where))
 
     def page_tables(
         self, entries: Sequence[Entry[Curves]], request: SectionRequest
-    ) -> Iterator[Table]:
+    ) -> Iterable[Table]:
         """The table without that note; none for noise curves alone that do not end as the
         definition requires."""
-        noise = [entry.record.get(CurveKind.NOISE) for entry in entries]
-        if any(len(entry.record) > 1 for entry in entries) or any(
-            curve is not None
-            and curve.summary.value is not None
-            and curve.summary.relation is ValueRelation.IS
-            for curve in noise
-        ):
-            yield _table(entries, request)
+        if any(len(entry.record) > 1 or _is_finished(entry.record) for entry in entries):
+            return super().tables(entries, request)
+        return []
 
     def figure(self, entries: Sequence[Entry[Curves]], request: SectionRequest) -> Drawing:
         """Accuracy under attacks, noise and linear corruption: a panel for each, a line for each of
@@ -133,14 +170,6 @@ class CurvesSection(Section[Curves]):
             styles=styles,
         )
 
-    def differences(
-        self, entries: Sequence[Entry[Curves]], request: SectionRequest
-    ) -> Iterator[Mapping[str, Any]]:
-        """The differences of the summaries from the first run's."""
-        return difference_lines(
-            entries, _changes(entries, request), lambda kind: {"curve": kind.value}
-        )
-
     def document(self, entry: Entry[Curves], request: SectionRequest) -> dict[str, Any]:
         """The curves by kind."""
         return {"curves": {kind.value: curve.document() for kind, curve in entry.record.items()}}
@@ -148,13 +177,8 @@ class CurvesSection(Section[Curves]):
     def lines(self, entry: Entry[Curves], request: SectionRequest) -> Iterator[Mapping[str, Any]]:
         """A line for each point of each curve."""
         for kind, curve in entry.record.items():
-            points = zip(
-                curve.places.tolist(),
-                curve.errors.tolist(),
-                curve.lower.tolist(),
-                curve.upper.tolist(),
-                strict=True,
-            )
+            columns = (curve.places, curve.errors, curve.lower, curve.upper)
+            points = zip(*(column.tolist() for column in columns), strict=True)
             for at, error, lower, upper in points:
                 yield {
                     "curve": kind.value,
@@ -166,46 +190,12 @@ class CurvesSection(Section[Curves]):
                 }
 
 
-def _changes(
-    entries: Sequence[Entry[Curves]], request: SectionRequest
-) -> dict[str, Paired[CurveKind]]:
-    return paired_changes(
-        entries, partial(curve_changes, estimators=request.estimators, levels=request.levels)
-    )
-
-
-def _table(entries: Sequence[Entry[Curves]], request: SectionRequest) -> Table:
-    """A column for each model, a line for each summary, and its differences from the first
-    model."""
-    names = [entry.name for entry in entries]
-    block = [entry.record for entry in entries]
-    changes = _changes(entries, request)
-    kinds = [kind for kind in CurveKind if any(kind in model for model in block)]
-    paired = any(changes.values())
-    none = [""] * 2 * len(changes) * paired
-    rows = [["images", *(f"{next(iter(model.values())).images:,}" for model in block), *none]]
-    rows.append(
-        [
-            "clean accuracy",
-            *(f"{100 * (1 - float(next(iter(model.values())).errors[0])):.1f}%" for model in block),
-            *none,
-        ]
-    )
-    for kind in kinds:
-        rows.append(
-            [
-                NAMES[kind],
-                *(text(model[kind].summary) if kind in model else numbers.NONE for model in block),
-                *paired_cells(changes, kind),
-            ]
-        )
-    notes = tuple(_notes(dict(zip(names, block, strict=True)), paired=paired))
-    return Table(
-        "Summary of the error curves",
-        (Column(""), *run_columns(names, compared=paired, tested=True)),
-        tuple(map(cells, rows)),
-        notes=notes,
-    )
+def _is_finished(curves: Curves) -> bool:
+    """Whether the noise curve ends as the definition of its summary requires."""
+    noise = curves.get(CurveKind.NOISE)
+    if noise is None or noise.summary.value is None:
+        return False
+    return noise.summary.relation is ValueRelation.IS
 
 
 def text(summary: CurveSummary) -> str:
@@ -213,32 +203,29 @@ def text(summary: CurveSummary) -> str:
     leaves it open."""
     if summary.estimate is None:
         return numbers.NONE
-    return (
-        f"{summary.relation} {summary.estimate.value:.3g} "
-        f"{numbers.rough_interval(*summary.estimate.ends)}"
-    ).strip()
+    interval = numbers.rough_interval(*summary.estimate.ends)
+    return f"{summary.relation} {summary.estimate.value:.3g} {interval}".strip()
 
 
-def _notes(every: Mapping[str, Curves], *, paired: bool) -> Iterator[str]:
-    kinds = [kind for kind in CurveKind if any(kind in model for model in every.values())]
-    for kind in kinds:
+def _remarks_after(curves: Curves, several: bool) -> list[str]:
+    """The remarks, as sentences of their own, or to follow the name of the run."""
+    return list(remarks(curves)) if several else [_sentence(text) for text in remarks(curves)]
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _notes(curves: Curves) -> Iterator[str]:
+    """How to read the summaries."""
+    for kind in [kind for kind in CurveKind if kind in curves]:
         better = "higher" if kind in HIGHER_IS_BETTER else "lower"
         yield f"{NAMES[kind]}: {MEANINGS[kind]}; {better} is better."
-    several = len(every) > 1
-    yield (
-        "[ ] 95 % "
-        f"{BOOTSTRAP}{'; of a difference: the same images drawn for both' if paired else ''}. "
-        "Errors are relative to the label."
-    )
-    if paired:
-        yield BOOTSTRAP_P
-    for name, model in every.items():
-        for remark in remarks(model):
-            yield f"{name}: {remark}" if several else remark[0].upper() + remark[1:]
+    yield f"[ ] 95 % {BOOTSTRAP}. Errors are relative to the label."
 
 
 def remarks(model: Curves) -> Iterator[str]:
-    """What the curves of a model leave open."""
+    """Remarks on values that the curves of a model leave open."""
     for kind, curve in model.items():
         end = float(curve.places[-1])
         left = 1.0 - float(curve.errors[-1])
@@ -251,16 +238,16 @@ def remarks(model: Curves) -> Iterator[str]:
                 "not as near random guessing as asked."
             )
         elif kind is CurveKind.LINEAR and relation is not ValueRelation.IS:
-            yield (
-                "the accuracy never "
-                f"{'falls to' if relation is ValueRelation.AT_MOST else 'reaches'} 50 %."
-            )
+            verb = "falls to" if relation is ValueRelation.AT_MOST else "reaches"
+            yield f"the accuracy never {verb} 50 %."
         elif relation is ValueRelation.AT_LEAST:
             yield (
                 f"{kind} attacks change nothing on {100 * left:.1f}% of the images up to "
                 f"{end:g}, and these count as {end:g}."
             )
-        if kind is not CurveKind.LINEAR and (first := _first_step(curve)) > _COARSE:
+        # a curve that falls within one step says little about where
+        first = _first_step(curve)
+        if kind is not CurveKind.LINEAR and first > _COARSE:
             what = "noise" if kind is CurveKind.NOISE else f"{kind} attacks"
             step = (
                 f"the first step, {curve.places[1]:g}, takes {100 * first:.0f}% of the "
@@ -274,22 +261,21 @@ def remarks(model: Curves) -> Iterator[str]:
 def _first_step(curve: ErrorCurve) -> float:
     """The share of the correct images that the first step of a grid takes."""
     errors = curve.errors
-    return (
-        float((errors[1] - errors[0]) / (1.0 - errors[0]))
-        if len(errors) > 1 and errors[0] < 1
-        else 0.0
-    )
+    if len(errors) < 2 or errors[0] >= 1:
+        return 0.0
+    return float((errors[1] - errors[0]) / (1.0 - errors[0]))
 
 
 # --- the figure
 
-_MOST_MODELS = 8
+_MOST_MODELS = 8  # as many as there are colours
 _AXES = {
     CurveKind.L2: ("attacks in l2", "l2 radius"),
     CurveKind.LINF: ("attacks in linf", "linf radius"),
     CurveKind.NOISE: ("Gaussian noise", "standard deviation"),
     CurveKind.LINEAR: ("linear corruption", "gamma, share of the image left"),
 }
+# A noise curve is drawn to 1.25 times the place where nine tenths of its rise are reached.
 _RISEN = 0.9
 _TAIL = 1.25
 
@@ -297,9 +283,11 @@ _TAIL = 1.25
 def _caption(
     shown: Sequence[tuple[str, Curves]], kinds: Sequence[CurveKind], left: Sequence[Entry[Curves]]
 ) -> Iterator[str]:
-    numbers = {curve.images for _, model in shown for curve in model.values()}
-    yield f"Share of {span(numbers)} images that are classified as labelled."
-    if max(numbers) > 1:
+    """The sentences of the caption; ``left``: the runs that are not drawn."""
+    curves = chain.from_iterable(model.values() for _, model in shown)
+    images = {curve.images for curve in curves}
+    yield f"Share of {span(images)} images that are classified as labelled."
+    if max(images) > 1:
         yield f"Bands: 95 % bootstrap intervals, {LIKE_THESE}, each point alone."
     for kind in kinds:
         summaries = [
@@ -307,10 +295,8 @@ def _caption(
             for name, model in shown
             if kind in model
         ]
-        yield (
-            f"{NAMES[kind]}: "
-            f"{'; '.join(f'{name} {text(summary)}'.lstrip() for name, summary in summaries)}."
-        )
+        texts = [f"{name} {text(summary)}".lstrip() for name, summary in summaries]
+        yield f"{NAMES[kind]}: {'; '.join(texts)}."
     if CurveKind.LINEAR in kinds:
         yield (
             "Dashed: half of the images, which human observers name at gamma of about "
@@ -322,16 +308,19 @@ def _caption(
         yield f"Under noise the curves go on to a standard deviation of {end:g}."
     for name, model in shown:
         for remark in remarks(model):
-            yield f"{name}: {remark}" if len(shown) > 1 else remark[0].upper() + remark[1:]
+            yield f"{name}: {remark}" if len(shown) > 1 else _sentence(remark)
     if left:
         yield f"Not shown: {', '.join(entry.name for entry in left)}."
 
 
 def _panel(ax: Axes, kind: CurveKind, curves: Sequence[tuple[dict[str, Any], ErrorCurve]]) -> None:
+    """Draw the curves of one kind."""
     ends = [float(curve.places[_last(curve)]) for _, curve in curves]
+    # gamma falls from 1 to the right: the axis runs backwards, to the smallest of any run
     linear = kind is CurveKind.LINEAR
     end = min(ends) if linear else max(*ends, 1e-6)
     for style, curve in curves:
+        # the tails of noise curves would squeeze what can be read
         part = curve.places <= end if kind is CurveKind.NOISE else slice(None)
         at = curve.places[part]
         accuracy = 1.0 - curve.errors[part]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from robaudit.names import ResultName
 from robaudit.numerics.image_intervals import LIKE_THESE
 from robaudit.quantities import DIFFICULTY
 from robaudit.report import numbers
-from robaudit.report.layout import laid_out
 from robaudit.report.pictures.page import (
     Drawing,
     PictureSize,
@@ -30,7 +29,6 @@ from robaudit.report.pictures.page import (
 )
 from robaudit.report.pictures.style import FAINT, heat_colours, line_style
 from robaudit.report.sections import Entry, Section, SectionRequest
-from robaudit.report.tables import Table
 from robaudit.report.typed import NUMBER, SHARE, Kind, TypedColumn, TypedTable
 from robaudit.runs.run import Run
 from robaudit.stats.bootstrap import BOOTSTRAP
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.collections import QuadMesh
     from matplotlib.figure import SubFigure
 
+# of the images, the easiest first
 _SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -75,6 +74,7 @@ class EasiestSection(Section[Easiest]):
         if severe:
             try:
                 curve = kept_curve(run, request.estimators, request.levels)
+            # the map may still have some
             except RunError:  # none among the requested results
                 curve = None
         return [Easiest(easiest_errors(run, request.estimators, request.levels), curve)]
@@ -83,41 +83,25 @@ class EasiestSection(Section[Easiest]):
         """The mean errors of the easiest 10, 25, 50, 75 and 100 % of the images: a row for each
         noise level and share."""
         errors = entry.record.errors
-        rows = [
-            (str(at), *at.document().values(), share, error)
-            for i, at in enumerate(errors.levels)
-            for share, error in zip(_SHARES, _means(errors, i), strict=True)
-        ]
+        rows = []
+        for i, at in enumerate(errors.levels):
+            level = (str(at), *at.document().values())
+            means = zip(_SHARES, _means(errors, i), strict=True)
+            rows += [(*level, share, error) for share, error in means]
         return TypedTable(
             f"Mean error of the noisy copies, {ResultName.parse(errors.estimator).estimator}",
             _COLUMNS,
             rows,
             about={"estimator": errors.estimator},
             lines=(count(errors.images, "image"),),
+            notes=_unsorted(errors),
         )
 
-    def tables(self, entries: Sequence[Entry[Easiest]], request: SectionRequest) -> Iterator[Table]:
-        """The table of errors by noise level, and of their mean over corruptions and severities."""
-        several = len(entries) > 1
-        unsorted = [entry.record.errors.last for entry in entries if entry.record.errors.last]
-        notes = tuple(
-            f"{last} misclassified images of unknown loss come last." for last in unsorted
-        )
-        yield replace(
-            laid_out(
-                [(entry.name, self.table(entry, request)) for entry in entries], several=several
-            ),
-            notes=notes,
-        )
-        curves = [
-            (entry.name, entry.record.curve) for entry in entries if entry.record.curve is not None
-        ]
-        if curves:
-            heading = f"Mean over corruptions and severities: {', '.join(curves[0][1].labels)}"
-            yield laid_out(
-                [(name, _mean_over_noises(heading, curve)) for name, curve in curves],
-                several=several,
-            )
+    def typed_tables(self, entry: Entry[Easiest], request: SectionRequest) -> Sequence[TypedTable]:
+        """The errors by noise level, and their mean over corruptions and severities."""
+        curve = entry.record.curve
+        means = [] if curve is None else [_mean_over_noises(curve)]
+        return [self.table(entry, request), *means]
 
     def figure(self, entries: Sequence[Entry[Easiest]], request: SectionRequest) -> Drawing:
         """A heat map by noise level for each run, and the error by the share of images kept."""
@@ -127,26 +111,23 @@ class EasiestSection(Section[Easiest]):
         return Drawing(
             title="Errors on the easiest images",
             caption=" ".join(_caption(entries, [curve for _, curve in curves])),
-            height=lambda look: (
-                (rows_of(len(entries), look, _WIDE) + bool(curves)) * _HIGH + look.line
+            height=lambda size: (
+                (rows_of(len(entries), size, _WIDE) + bool(curves)) * _HIGH + size.line
             ),
-            draw=lambda body, look: _draw(body, look, entries, curves),
+            draw=lambda body, size: _draw(body, size, entries, curves),
         )
 
     def document(self, entry: Entry[Easiest], request: SectionRequest) -> dict[str, Any]:
         """The errors by level and by the share of images kept."""
         errors, curve = entry.record
-        by_share = {
-            str(at): dict(zip(map(str, _SHARES), _means(errors, i), strict=True))
-            for i, at in enumerate(errors.levels)
-        }
-        band = (
-            None
-            if curve is None
-            else [
+        by_share = {}
+        for i, at in enumerate(errors.levels):
+            by_share[str(at)] = dict(zip(map(str, _SHARES), _means(errors, i), strict=True))
+        band = None
+        if curve is not None:
+            band = [
                 {"share": share, "lower": low, "upper": high} for share, (low, high) in curve.band
             ]
-        )
         return {
             "estimator": errors.estimator,
             "images": errors.images,
@@ -156,7 +137,15 @@ class EasiestSection(Section[Easiest]):
         }
 
 
+def _unsorted(errors: EasiestErrors) -> tuple[str, ...]:
+    """A note on the images without a difficulty, if there are some."""
+    if not errors.last:
+        return ()
+    return (f"{errors.last} misclassified images of unknown loss come last.",)
+
+
 def _means(errors: EasiestErrors, level: int) -> list[float]:
+    """The mean error at a level on each share of the images."""
     means = errors.kept()[:, level]
     return [float(means[max(1, round(share * errors.images)) - 1]) for share in _SHARES]
 
@@ -172,60 +161,61 @@ _COLUMNS = (
 )
 
 
-def _mean_over_noises(heading: str, curve: KeptCurve) -> TypedTable:
-    """The mean error over corruptions and severities by the share of images kept; only people see
-    it, JSON has its band."""
+def _mean_over_noises(curve: KeptCurve) -> TypedTable:
+    """The mean error over corruptions and severities by the share of images kept. Only people see
+    it; JSON has its band."""
     band = dict(curve.band)
     rows = []
     for share in _SHARES:
         value = float(curve.mean[max(1, round(share * len(curve.mean))) - 1])
         bounds = next((ends for at, ends in band.items() if np.isclose(at, share)), None)
-        rows.append(
-            (share, value if bounds is None else Estimate.population(value, bounds, BOOTSTRAP))
-        )
+        mean = value if bounds is None else Estimate.population(value, bounds, BOOTSTRAP)
+        rows.append((share, mean))
     columns = (TypedColumn("kept", _KEPT), TypedColumn("error", SHARE, across="kept"))
     return TypedTable(
-        heading,
+        f"Mean over corruptions and severities: {', '.join(curve.labels)}",
         columns,
         rows,
         notes=(f"[ ] 95 % bootstrap interval, {LIKE_THESE}, each share alone.",),
+        in_csv=False,
     )
 
 
 # --- the figure
 
-# inches of a panel; lines of the map
+# inches of a panel
 _WIDE = 2.2
 _HIGH = 2.6
-_MOST_LINES = 400
-# on colours that are the same on light and dark pages
+_MOST_LINES = 400  # of the map
+# errors at the contours; their colour lies on others that are the same on light and dark pages
 _CONTOURS = (0.01, 0.1, 0.5)
 _CONTOUR = "#3b2417"
 
 
 def _caption(entries: Sequence[Entry[Easiest]], curves: Sequence[KeptCurve]) -> Iterator[str]:
-    every = [entry.record.errors for entry in entries]
+    """The sentences of the caption."""
+    by_run = [entry.record.errors for entry in entries]
     yield (
-        f"{numbers.span([errors.images for errors in every])} images sorted by the loss of the "
+        f"{numbers.span([errors.images for errors in by_run])} images sorted by the loss of the "
         "clean image; each line of the map keeps the "
         "easiest, the top line all. Colour: share of their copies under "
-        f"{every[0].levels[0].noise} noise that are classified wrongly, "
-        f"by the votes of {every[0].estimator}. Lines: 1 %, 10 % and 50 % of errors."
+        f"{by_run[0].levels[0].noise} noise that are classified wrongly, "
+        f"by the votes of {by_run[0].estimator}. Lines: 1 %, 10 % and 50 % of errors."
     )
     if curves:
-        each = "; thin: each noise" if len(entries) == 1 and len(curves[0].labels) > 1 else ""
+        thin_lines = "; thin: each noise" if len(entries) == 1 and len(curves[0].labels) > 1 else ""
         yield (
             "Below: mean corruption error (unnormalised), over "
             f"{count(len(curves[0].labels), 'noise')}, each its mean over severities, by "
             f"the share of the easiest images kept; band: 95 % bootstrap interval, {LIKE_THESE}, "
-            f"each share alone{each}."
+            f"each share alone{thin_lines}."
         )
-    if last := max(errors.last for errors in every):
+    if last := max(errors.last for errors in by_run):
         yield (
             f"{last:,} misclassified images without a known loss are put last: difficulty with "
             "target: label would sort them, too."
         )
-    if others := max(errors.others for errors in every):
+    if others := max(errors.others for errors in by_run):
         yield (
             f"{count(others, 'other result')} with votes not shown in the map (choose with "
             "--estimator and --noise)."
@@ -234,31 +224,33 @@ def _caption(entries: Sequence[Entry[Easiest]], curves: Sequence[KeptCurve]) -> 
 
 def _draw(
     body: SubFigure,
-    look: PictureSize,
+    size: PictureSize,
     entries: Sequence[Entry[Easiest]],
     curves: Sequence[tuple[str, KeptCurve]],
 ) -> None:
-    rows = rows_of(len(entries), look, _WIDE)
+    """Draw a map for each run, then the curves below them."""
+    rows = rows_of(len(entries), size, _WIDE)
     parts = stacked(body, [rows, 1] if curves else [1])
-    across = look.across(len(entries), _WIDE)
+    across = size.across(len(entries), _WIDE)
     grid = parts[0].subplots(rows, across, squeeze=False)
     for ax in grid.flat[len(entries) :]:
         ax.set_axis_off()
     for ax, entry in zip(grid.flat, entries, strict=False):
-        drawn = _map(ax, entry.record.errors, look)
+        drawn = _map(ax, entry.record.errors, size)
         if len(entries) > 1:
-            ax.set_title(
-                cut(entry.name, look.letters(look.body / across - 0.2, bold=True), "middle")
-            )
+            letters = size.letters(size.body / across - 0.2, bold=True)
+            ax.set_title(cut(entry.name, letters, "middle"))
+    # one bar for all maps, which share their scale
     bar = parts[0].colorbar(drawn, ax=grid, aspect=24, pad=0.015)
     bar.outline.set_visible(False)
     percent_scale(bar.ax.yaxis)
     bar.ax.grid(visible=False)
     if curves:
-        _draw_kept(parts[1], look, curves)
+        _draw_kept(parts[1], size, curves)
 
 
-def _map(ax: Axes, errors: EasiestErrors, look: PictureSize) -> QuadMesh:
+def _map(ax: Axes, errors: EasiestErrors, size: PictureSize) -> QuadMesh:
+    """Draw the mean error by noise level (across) and by the number of images kept (upwards)."""
     means = errors.kept()
     images = errors.images
     columns = len(errors.levels)
@@ -283,30 +275,31 @@ def _map(ax: Axes, errors: EasiestErrors, look: PictureSize) -> QuadMesh:
             alpha=0.7,
         )
     texts = list(numbers.level_numbers(errors.levels).values())
-    every = -(-columns * max(map(len, texts)) // 24)
-    ax.set_xticks(range(0, columns, every), texts[::every])
+    # a panel has room for 24 letters of tick labels
+    step = math.ceil(columns * max(map(len, texts)) / 24)
+    ax.set_xticks(range(0, columns, step), texts[::step])
     ax.set(xlim=(-0.5, columns - 0.5), ylim=(0, images), ylabel="easiest images kept")
-    ax.set_xlabel(
-        cut(
-            f"{errors.levels[0].noise} noise, {level_name(str(errors.levels[0].name))}",
-            look.letters(_WIDE - 0.6),
-        )
-    )
+    label = f"{errors.levels[0].noise} noise, {level_name(str(errors.levels[0].name))}"
+    ax.set_xlabel(cut(label, size.letters(_WIDE - 0.6)))
     return drawn
 
 
-def _draw_kept(body: SubFigure, look: PictureSize, curves: Sequence[tuple[str, KeptCurve]]) -> None:
+def _draw_kept(body: SubFigure, size: PictureSize, curves: Sequence[tuple[str, KeptCurve]]) -> None:
+    """Draw the mean over noises by the share of images kept; of a single run also each noise."""
     ax = body.subplots()
     styles = {name: line_style(i) for i, (name, _) in enumerate(curves)}
     for name, curve in curves:
         style = styles[name]
         if curve.band:
-            shares, lower, upper = zip(*((share, *ends) for share, ends in curve.band), strict=True)
+            shares = [share for share, _ in curve.band]
+            lower = [below for _, (below, _) in curve.band]
+            upper = [above for _, (_, above) in curve.band]
             ax.fill_between(
                 shares, lower, upper, color=style["color"], alpha=0.18, linewidth=0, zorder=1.5
             )
-        for line in curve.by_noise if len(curves) == 1 and len(curve.labels) > 1 else ():
-            ax.plot(curve.shares, line, color=FAINT, linewidth=0.7, alpha=0.6, zorder=2)
+        if len(curves) == 1 and len(curve.labels) > 1:
+            for of_noise in curve.by_noise:
+                ax.plot(curve.shares, of_noise, color=FAINT, linewidth=0.7, alpha=0.6, zorder=2)
         ax.plot(curve.shares, curve.mean, zorder=3, **style)
     ax.set(
         xlim=(0, 1),
@@ -316,4 +309,4 @@ def _draw_kept(body: SubFigure, look: PictureSize, curves: Sequence[tuple[str, K
     )
     percent_scale(ax.xaxis)
     percent_scale(ax.yaxis)
-    legend(body, styles, look)
+    legend(body, styles, size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,16 +26,13 @@ from robaudit.report import numbers
 from robaudit.report.differences import (
     BOOTSTRAP_P,
     Paired,
-    difference_lines,
-    paired_cells,
     paired_changes,
-    run_columns,
 )
 from robaudit.report.pictures.page import Drawing, PictureSize, cut, few_ticks, paneled
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED
 from robaudit.report.sections import Entry, Section, SectionRequest, by_name
 from robaudit.report.summary_section import about
-from robaudit.report.tables import Column, Table, cells
+from robaudit.report.typed import PROSE, Beside, Changes, Kind, TypedColumn, TypedTable
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run
 from robaudit.settings import ONLY
@@ -74,38 +71,63 @@ class ScoresSection(Section[Scores]):
         """The scores of each result."""
         return [scores_of(radii) for radii in _radii(run, request)]
 
-    def tables(self, entries: Sequence[Entry[Scores]], request: SectionRequest) -> Iterator[Table]:
-        """A table of each result, with a line for each score; of several runs side by side, with
-        the differences from the first."""
-        changes = _changes(entries, request)
-        names = list(by_name(entries))
-        for key in dict.fromkeys(entry.record.radii.key for entry in entries):
-            of_run = {
-                entry.name: entry.record for entry in entries if entry.record.radii.key == key
-            }
-            of_key = {
-                name: {score: one for (of, score), one in of_all.items() if of == key}
-                for name, of_all in changes.items()
-            }
-            yield _table(names, of_run, of_key)
+    def table(self, entry: Entry[Scores], request: SectionRequest) -> TypedTable:
+        """A row for each score."""
+        radii = entry.record.radii
+        scores = entry.record.values
+        columns = _COLUMNS if entry.several else (*_COLUMNS, _MEANING)
+        rows = []
+        for score in Score:
+            meaning = () if entry.several else (MEANINGS[score],)
+            rows.append((score.value, scores[score], *meaning))
+        return TypedTable(
+            str(radii.key),
+            columns,
+            rows,
+            keys=[(radii.key, score) for score in Score],
+            about=radii.key.document(),
+            lines=(about(_QUANTITIES[radii.key.quantity]),),
+            facts=(_counts(radii),),
+            notes=(f"[ ] {_INTERVALS}.",),
+            remarks=tuple(notes(entry.record)),
+            # undefined scores are in a remark, with the reason
+            shows=lambda row: row[1].value is not None,
+            beside=Beside.COLUMNS,
+        )
+
+    def changes(self, entries: Sequence[Entry[Scores]], request: SectionRequest) -> Changes:
+        """The differences of the scores from the first run's."""
+
+        def differences(base: Run, new: Run) -> Paired[tuple[GroupKey, Score]]:
+            of_base = {radii.key: radii for radii in _radii(base, request)}
+            of_new = {radii.key: radii for radii in _radii(new, request)}
+            paired = {}
+            for key in [key for key in of_base if key in of_new]:
+                for score, change in score_changes(of_base[key], of_new[key]).items():
+                    paired[key, score] = change
+            return paired
+
+        return Changes(
+            paired_changes(entries, differences),
+            tested=True,
+            about=lambda key: {**key[0].document(), "score": key[1].value},
+            notes=("[ ] of a difference: bootstrap, the same images drawn for both.", BOOTSTRAP_P),
+        )
 
     def figure(self, entries: Sequence[Entry[Scores]], request: SectionRequest) -> Drawing:
         """Radii against the difficulty of the images, with the line of the slope: a panel for each
         of the first nine results and runs."""
         keys = [entry.record.radii.key for entry in entries]
-        every = sorted(entries, key=lambda entry: keys.index(entry.record.radii.key))
         several = len(by_name(entries)) > 1
-        named = [
-            (
-                f"{entry.name}: {entry.record.radii.key}"
-                if several
-                else str(entry.record.radii.key),
-                entry.record,
-            )
-            for entry in every
-        ]
+        named = []
+        # the runs of a result beside each other
+        for entry in sorted(entries, key=lambda entry: keys.index(entry.record.radii.key)):
+            run = f"{entry.name}: " if several else ""
+            named.append((f"{run}{entry.record.radii.key}", entry.record))
         shown = named[:_MOST_PANELS]
-        present = {mark for _, scores in shown for mark, _ in _marked(scores.radii)}
+        present: set[str] = set()
+        for _, scores in shown:
+            present.update(mark for mark, _ in _marked(scores.radii))
 
         return paneled(
             "Radius against difficulty",
@@ -117,21 +139,6 @@ class ScoresSection(Section[Scores]):
             titles=[title for title, _ in shown],
             styles={name: style for name, style in _MARKS.items() if name in present},
         )
-
-    def differences(
-        self, entries: Sequence[Entry[Scores]], request: SectionRequest
-    ) -> Iterator[Mapping[str, Any]]:
-        """The differences of the scores from the first run's."""
-        return difference_lines(
-            entries,
-            _changes(entries, request),
-            lambda of: {**of[0].document(), "score": of[1].value},
-        )
-
-    def lines(self, entry: Entry[Scores], request: SectionRequest) -> Iterator[Mapping[str, Any]]:
-        """A line for each score."""
-        for score, value in entry.record.values.items():
-            yield {**entry.record.radii.key.document(), "score": score.value, **value.document()}
 
 
 def _radii(run: Run, request: SectionRequest) -> list[Radii]:
@@ -160,68 +167,6 @@ def _radii(run: Run, request: SectionRequest) -> list[Radii]:
     return [radii.only_correct() for radii in results]
 
 
-def _changes(
-    entries: Sequence[Entry[Scores]], request: SectionRequest
-) -> dict[str, Paired[tuple[GroupKey, Score]]]:
-    def differences(base: Run, new: Run) -> Paired[tuple[GroupKey, Score]]:
-        before, now = ({radii.key: radii for radii in _radii(run, request)} for run in (base, new))
-        shared = [(radii, now[key]) for key, radii in before.items() if key in now]
-        return {
-            (old.key, score): change
-            for old, new in shared
-            for score, change in score_changes(old, new).items()
-        }
-
-    return paired_changes(entries, differences)
-
-
-def _table(
-    names: Sequence[str], of_run: Mapping[str, Scores], changes: Mapping[str, Paired[Score]]
-) -> Table:
-    """A line for each score of one result: of one run with its meaning, of several with the
-    differences from the first."""
-    several = len(names) > 1
-    paired = any(changes.values())
-    first = next(iter(of_run.values()))
-    rows = []
-    for score in Score:
-        values = [of_run[name].values[score] if name in of_run else ScoreValue() for name in names]
-        if any(value.value is not None for value in values):
-            rows.append(
-                cells(
-                    (
-                        score,
-                        *map(text, values),
-                        *(paired_cells(changes, score) if several else [MEANINGS[score]]),
-                    )
-                )
-            )
-    meaning = Column("value [95% interval]", number=True), Column("meaning", wrap=True)
-    counts = (
-        f"{_counts(scores.radii)} in {name}" if several else _counts(scores.radii)
-        for name, scores in of_run.items()
-    )
-    intervals = (
-        "[ ] "
-        f"{_INTERVALS}{'; of a difference: bootstrap, the same images drawn for both' if paired else ''}."
-    )
-    remarks = (
-        f"{name}: {remark}" if several else remark
-        for name, scores in of_run.items()
-        for remark in notes(scores)
-    )
-    return Table(
-        str(first.radii.key),
-        (
-            Column("score"),
-            *(run_columns(names, compared=paired, tested=True) if several else meaning),
-        ),
-        tuple(rows),
-        (about(_QUANTITIES[first.radii.key.quantity]), "; ".join(counts)),
-        notes=(intervals, *([BOOTSTRAP_P] if paired else []), *remarks),
-    )
-
-
 def text(score: ScoreValue) -> str:
     """The value with its interval for the population: a lower end where censored images leave it
     open above, "~" where they leave it open on both sides.
@@ -229,13 +174,24 @@ def text(score: ScoreValue) -> str:
     if score.population is None or score.measured is None:
         return numbers.NONE
     value = score.population.value
-    unknown = score.measured.bounds == (0.0, 1.0) and 0.0 < value < 1.0
-    mark = ">= " if score.at_least else "~" * unknown
+    # [0, 1] is the whole range of a relative variation: censored images leave both sides open
+    is_unknown = score.measured.bounds == (0.0, 1.0) and 0.0 < value < 1.0
+    mark = numbers.NO_INTERVAL if is_unknown else ""
+    if score.at_least:
+        mark = ">= "
     return f"{mark}{value:.4g} {numbers.rough_interval(*score.population.ends, 4)}".rstrip()
 
 
+_COLUMNS = (
+    TypedColumn("score"),
+    TypedColumn("", Kind(text), head="value [95% interval]", record=ScoreValue),
+)
+_MEANING = TypedColumn("", PROSE, head="meaning")
+
+
 def notes(scores: Scores) -> Iterator[str]:
-    """What the scores of a result leave out or open, and why some are missing."""
+    """Remarks on images that the scores leave out, bounds that they leave open, and scores that are
+    not defined."""
     radii = scores.radii
     if radii.upper_bounds:
         yield "Upper bounds: the true radii may be smaller than those found."
@@ -262,16 +218,17 @@ def notes(scores: Scores) -> Iterator[str]:
 
 
 def _counts(radii: Radii) -> str:
-    n = len(radii.ids)
+    """How many images there are, and how many of them are classified correctly."""
+    images = len(radii.ids)
     correct = int(radii.correct.sum())
-    return f"{count(n, 'image')}, {correct:,} correct" + (
-        f", {n - correct:,} misclassified (radius 0)" if correct < n else ""
-    )
+    text = f"{count(images, 'image')}, {correct:,} correct"
+    wrong = images - correct
+    return f"{text}, {wrong:,} misclassified (radius 0)" if wrong else text
 
 
 # --- the figure
 
-_MOST_PANELS = 9
+_MOST_PANELS = 9  # three rows of three
 _HIGH = 2.1  # inches of a panel
 _MARKS: dict[str, dict[str, Any]] = {
     "correct": {
@@ -305,17 +262,17 @@ def _caption(shown: Sequence[tuple[str, Scores]], left: Sequence[str]) -> Iterat
         radii = scores.radii
         slope = scores.values[Score.SLOPE]
         fit = scores.values[Score.R_SQUARED]
-        words = [count(len(radii.ids), "image")]
+        facts = [count(len(radii.ids), "image")]
         if slope.value is not None:
-            words.append(
-                f"slope {text(slope)}"
-                + ("" if fit.value is None else f", R\N{SUPERSCRIPT TWO} {fit.value:.3f}")
-            )
+            facts.append(f"slope {text(slope)}")
+            if fit.value is not None:
+                facts.append(f"R\N{SUPERSCRIPT TWO} {fit.value:.3f}")
         if censored := int(radii.censored.sum()):
-            words.append(f"{censored:,} censored at {radii.cap:.3g}")
+            facts.append(f"{censored:,} censored at {radii.cap:.3g}")
         if radii.left_out:
-            words.append(f"{radii.left_out:,} correct with g <= 0 not in the fit")
-        yield f"{name}: {', '.join(words)}{'; upper bounds' if radii.upper_bounds else ''}."
+            facts.append(f"{radii.left_out:,} correct with g <= 0 not in the fit")
+        bounds = "; upper bounds" if radii.upper_bounds else ""
+        yield f"{name}: {', '.join(facts)}{bounds}."
     if any(scores.values[Score.SLOPE].value is not None for _, scores in shown):
         yield "Line: r = slope g through the origin, of the correct images with g > 0."
     if any(not scores.radii.correct.all() for _, scores in shown):
@@ -332,14 +289,14 @@ def _caption(shown: Sequence[tuple[str, Scores]], left: Sequence[str]) -> Iterat
 def _marked(radii: Radii) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """The marks that are in use, and a mask of their images."""
     known = ~np.isnan(radii.g)
-    for name, marked in zip(
-        _MARKS, (radii.correct & ~radii.censored, radii.censored, ~radii.correct), strict=True
-    ):
+    masks = (radii.correct & ~radii.censored, radii.censored, ~radii.correct)
+    for name, marked in zip(_MARKS, masks, strict=True):
         if (marked & known).any():
             yield name, marked & known
 
 
-def _panel(ax: Axes, scores: Scores, look: PictureSize) -> None:
+def _panel(ax: Axes, scores: Scores, size: PictureSize) -> None:
+    """Draw the radii of a result against the difficulty, and the line of the slope."""
     radii = scores.radii
     slope = scores.values[Score.SLOPE].value
     for name, at in _marked(radii):
@@ -347,17 +304,15 @@ def _panel(ax: Axes, scores: Scores, look: PictureSize) -> None:
     known = ~np.isnan(radii.g)
     left = min(0.0, *ax.get_xlim())
     right = max(0.0, *ax.get_xlim())
+    # 1e-12: radii may all be 0, and a panel needs some height
     top = 1.06 * max(float(radii.values[known].max(initial=0.0)), 1e-12)
     if slope is not None:
+        # the line ends at the top or at the right of the panel
         end = min(right, top / slope) if slope > 0 else right
         ax.plot([0.0, end], [0.0, slope * end], color=FAINT, linewidth=1.3, zorder=2)
     ax.set(xlim=(left, right), ylim=(0.0, top))
     few_ticks(ax.xaxis, 4)
     few_ticks(ax.yaxis, 4)
     ax.set_xlabel("difficulty g (right: easier)")
-    ax.set_ylabel(
-        cut(
-            f"{radii.key.norm} radius" if radii.key.norm else radii.key.quantity,
-            look.letters(_HIGH - 0.5),
-        )
-    )
+    label = f"{radii.key.norm} radius" if radii.key.norm else radii.key.quantity
+    ax.set_ylabel(cut(label, size.letters(_HIGH - 0.5)))

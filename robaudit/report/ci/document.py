@@ -74,16 +74,15 @@ class Subject(Record):
 
     def untold(self, decisions: Sequence[Decision]) -> Sequence[str]:
         """The warnings; none where a gate on warnings reports them."""
-        return (
-            ()
-            if any(decision.gate.quantity == WARNINGS for decision in decisions)
-            else self.warnings
-        )
+        if any(decision.gate.quantity == WARNINGS for decision in decisions):
+            return ()
+        return self.warnings
 
     @property
     def counts(self) -> dict[str, int]:
         """Counts of the samples left out by reason: ``skipped`` (in a comparison also
         ``base_skipped``), and ``left_out``."""
+        # a comparison loses a sample that either run skipped
         base = {} if self.against is None else {"base_skipped": self.against.skipped}
         return {"skipped": self.skipped, **base, **self.left_out}
 
@@ -178,15 +177,15 @@ def gates_json(
 
 def json_text(document: Mapping[str, Any]) -> str:
     """Indented JSON that never holds NaN or infinity."""
+    # NaN is no JSON: an error here is better than a file that no other program reads
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
 def published(name: str) -> str:
     """The text of the JSON schema of a document: gates or compare."""
+    documents = {"gates": GatesDocument, "compare": CompareDocument}
     about = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:robaudit:schema:{name}:1",
     }
-    return json_text(
-        {**about, **json_schema({"gates": GatesDocument, "compare": CompareDocument}[name])}
-    )
+    return json_text({**about, **json_schema(documents[name])})

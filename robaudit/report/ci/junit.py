@@ -11,6 +11,7 @@ and the command exits with code 4), with ``--inconclusive pass`` a ``<skipped>``
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from robaudit.gates.decide import Decision, Verdict
@@ -18,6 +19,7 @@ from robaudit.gates.decision_text import sentence
 from robaudit.report.ci.document import Subject
 from robaudit.text import printable
 
+# what an inconclusive gate is in JUnit, by what it counts as
 _ELEMENTS = {"fail": "failure", "inconclusive": "error", "pass": "skipped"}
 
 
@@ -31,19 +33,11 @@ def junit(
         subject: the run.
         inconclusive: what an inconclusive gate counts as.
     """
-    cases: list[tuple[str, str, str | None, Verdict]] = [
-        ("warning", text, "skipped", "pass") for text in subject.untold(decisions)
-    ]
+    cases = [_Case("warning", text, "skipped", "pass") for text in subject.untold(decisions)]
     for decision in decisions:
-        cases.append(
-            (
-                str(decision.gate),
-                sentence(decision),
-                _element(decision.verdict, inconclusive),
-                decision.verdict,
-            )
-        )
-    elements = [element for _, _, element, _ in cases]
+        element = _element(decision.verdict, inconclusive)
+        cases.append(_Case(str(decision.gate), sentence(decision), element, decision.verdict))
+    elements = [case.element for case in cases]
     counts = {
         "tests": str(len(cases)),
         "failures": str(elements.count("failure")),
@@ -56,18 +50,20 @@ def junit(
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in _properties(subject):
         ElementTree.SubElement(properties, "property", {"name": name, "value": printable(value)})
-    for name, text, element, verdict in cases:
+    for case in cases:
+        # the names of the run and the model may hold characters that XML forbids: printable escapes
         about = {
             "classname": printable(f"robaudit.{subject.name}"),
-            "name": printable(name),
+            "name": printable(case.name),
             "time": "0",
         }
         node = ElementTree.SubElement(suite, "testcase", about)
-        if element is None:
-            ElementTree.SubElement(node, "system-out").text = printable(text)
+        if case.element is None:
+            ElementTree.SubElement(node, "system-out").text = printable(case.text)
         else:
-            kind = {} if element == "skipped" else {"type": verdict}
-            ElementTree.SubElement(node, element, {"message": printable(text), **kind})
+            kind = {} if case.element == "skipped" else {"type": case.verdict}
+            message = {"message": printable(case.text), **kind}
+            ElementTree.SubElement(node, case.element, message)
     ElementTree.indent(root)
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -76,13 +72,24 @@ def junit(
     )
 
 
+class _Case(NamedTuple):
+    """A test case: its name, what it says, and the element that it has unless it passed."""
+
+    name: str
+    text: str
+    element: str | None
+    verdict: Verdict
+
+
 def _element(verdict: Verdict, inconclusive: Verdict) -> str | None:
+    """The element of a test case; None for one that passed."""
     if verdict == "inconclusive":
         return _ELEMENTS[inconclusive]
     return "failure" if verdict == "fail" else None
 
 
 def _properties(subject: Subject) -> Iterator[tuple[str, str]]:
+    """The names of the suite's properties and their values."""
     for prefix, run in (("", subject), ("base ", subject.against)):
         if run is not None:
             yield f"{prefix}model", run.model.name

@@ -37,9 +37,9 @@ class RunView:
     """One run of a report.
 
     Attributes:
-        name: tells it from the others.
+        name: different for each run.
         run: the run.
-        request: the request, without what the run lacks.
+        request: without the results that the run lacks.
         groups: the summaries of these results, in the run's order.
         shown: the estimators whose classes and samples are shown: the requested ones, else the
             first that gives probabilities with intervals, else the first.
@@ -83,21 +83,18 @@ class Content:
 
     def flagged(self, view: RunView) -> list[Flagged]:
         """The flagged samples of a run."""
-        part = self.part(FLAGGED)
-        return (
-            []
-            if part is None
-            else [entry.record for entry in part.entries if entry.run is view.run]
-        )
+        return self._records(FLAGGED, view)
 
     def biases(self, view: RunView) -> list[ClassBias]:
         """The classes of a run."""
-        part = self.part(CLASSES)
-        return (
-            []
-            if part is None
-            else [entry.record for entry in part.entries if entry.run is view.run]
-        )
+        return self._records(CLASSES, view)
+
+    def _records(self, name: str, view: RunView) -> list[Any]:
+        """The records that a section has of a run."""
+        part = self.part(name)
+        if part is None:
+            return []
+        return [entry.record for entry in part.entries if entry.run is view.run]
 
 
 def gather(
@@ -123,27 +120,39 @@ def gather(
     """
     request = SectionRequest() if request is None else request
     available = [_available(run, request) for run in runs]
-    for wanted, error in available[0][1].items():
+    # What no run has is a mistake of the user; what some runs lack is a note.
+    _, missing_in_first = available[0]
+    for wanted, error in missing_in_first.items():
         if all(wanted in missing for _, missing in available):
             raise error
     names = run_names(runs, request.label)
     views = list[RunView]()
     problems = list[str]()
-    for name, run, (run_ask, missing) in zip(names, runs, available, strict=True):
+    for name, run, (own_request, missing) in zip(names, runs, available, strict=True):
         problems += map(str, missing.values())
-        documents, problem = (
-            decisions_of(run)
-            if decisions is None
-            else (tuple(decision.document() for decision in decisions), "")
-        )
-        problems += [f"no gates: {problem}"] if problem else []
-        views.append(_view(name, run, run_ask, documents))
-    sections = {
-        name: section for name, section in working_sections().items() if name in kinds_of_picture()
-    }
+        if decisions is None:
+            documents, problem = decisions_of(run)
+        else:
+            documents = tuple(decision.document() for decision in decisions)
+            problem = ""
+        if problem:
+            problems.append(f"no gates: {problem}")
+        views.append(_view(name, run, own_request, documents))
+    parts = list[PageSection]()
+    for name, section in _in_order().items():
+        part = _part(name, section, views, request, most)
+        if part is not None:
+            parts.append(part)
+    return Content(tuple(views), tuple(parts), tuple(problems))
+
+
+def _in_order() -> dict[str, Section[Any]]:
+    """The sections of a page. Accuracy and robustness by noise level are first: they are the
+    answer, and everything else explains it."""
+    kinds = kinds_of_picture()
+    sections = {name: section for name, section in working_sections().items() if name in kinds}
     order = sorted(sections, key=lambda name: (name != LEVELS, sections[name].place))
-    parts = (_part(name, sections[name], views, request, most) for name in order)
-    return Content(tuple(views), tuple(part for part in parts if part is not None), tuple(problems))
+    return {name: sections[name] for name in order}
 
 
 def _view(
@@ -162,9 +171,9 @@ def _view(
             str(run.path), "has none of these estimators at these noise levels", "name others"
         )
     names = dict.fromkeys(group.key.estimator for group in summaries)
-    named = dict.fromkeys(
-        name for wanted in request.estimators for name in names if matches(name, wanted)
-    )
+    named: dict[str, None] = {}
+    for wanted in request.estimators:
+        named |= dict.fromkeys(name for name in names if matches(name, wanted))
     return RunView(
         name,
         run,
@@ -181,49 +190,53 @@ def _part(
     """A section of the runs that it applies to; None where it has nothing to show."""
     entries: list[Entry[Any]] = []
     for view in views:
-        run_ask = (
-            replace(view.request, estimators=view.shown) if section.main_only else view.request
-        )
-        run_ask = (
-            replace(run_ask, bottom=max(1, most))
-            if name == FLAGGED
-            else replace(run_ask, threshold=None)
-        )
+        own_request = view.request
+        if section.main_only:
+            own_request = replace(own_request, estimators=view.shown)
+        if name == FLAGGED:
+            # the least robust are listed even if none is flagged, and without a threshold, too
+            own_request = replace(own_request, bottom=max(1, most))
+        else:
+            own_request = replace(own_request, threshold=None)
         if name == FLAGGED or section.suits(view.run):
             try:
-                added = section.find([view.run], run_ask)
+                added = section.find([view.run], own_request)
             except (RunError, NothingLeftError):  # none among the requested results
                 continue
-            entries += (
-                [replace(entry, record=_listed(entry.record, most)) for entry in added]
-                if name == FLAGGED
-                else added
-            )
+            if name == FLAGGED:
+                added = [replace(entry, record=_listed(entry.record, most)) for entry in added]
+            entries += added
     tables = tuple(section.shown(entries, request, page=True)) if entries else ()
     return PageSection(name, section, tuple(entries), request, tables) if tables else None
 
 
 def _listed(flagged: Flagged, most: int) -> Flagged:
-    return replace(flagged, samples=flagged.samples[: min(most, max(flagged.beyond, _FEW))])
+    """With the flagged samples, or a few of the least robust; at most ``most``."""
+    listed = min(most, max(flagged.beyond, _FEW))
+    return replace(flagged, samples=flagged.samples[:listed])
 
 
 def _available(run: Run, request: SectionRequest) -> tuple[SectionRequest, dict[object, RunError]]:
-    """The request without what the run lacks, as long as it has some of it; and an error for each
-    thing that it lacks."""
+    """The request without the results that the run lacks, and an error for each of these.
+
+    Where the run lacks all of them, the request stays as it is.
+    """
     missing = dict[object, RunError]()
 
     def has(wanted: object, estimators: Sequence[str], levels: LevelChoice) -> bool:
         try:
             return bool(run.groups(estimators, levels))
         except RunError as error:
+            # raised only if every run lacks it
             missing[wanted] = error
             return False
 
-    estimators = [
-        name for name in request.estimators if has(name, [name], EVERY_LEVEL)
-    ] or request.estimators
-    levels = (
-        LevelChoice.joined(part for part in request.levels.parts if has(part, (), part))
-        or request.levels
+    estimators = [name for name in request.estimators if has(name, [name], EVERY_LEVEL)]
+    levels = LevelChoice.joined(part for part in request.levels.parts if has(part, (), part))
+    # an empty choice means all results, which nobody has requested
+    own_request = replace(
+        request,
+        estimators=estimators or request.estimators,
+        levels=levels or request.levels,
     )
-    return replace(request, estimators=estimators, levels=levels), missing
+    return own_request, missing

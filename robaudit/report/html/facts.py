@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP
+from itertools import chain
 from typing import Any
 
 from robaudit.estimates import Covers
 from robaudit.gates.decision_text import number
 from robaudit.report.html.content import RunView
 from robaudit.report.numbers import NONE
-from robaudit.report.tables import Cell, Column, Table, cells
+from robaudit.report.tables import Cell, Column, Table, Tone, cells
 from robaudit.runs.info import RunInfo
 from robaudit.text import clipped, count, printable
 
-_MOST_SKIPPED = 20
+_MOST_SKIPPED = 20  # samples in a table; run.json has all
 
 
 def facts(view: RunView) -> str:
@@ -31,11 +32,12 @@ def facts(view: RunView) -> str:
 def provenance(views: Sequence[RunView]) -> Table:
     """How the runs were made, a column for each."""
     facts_of = [dict(_provenance(view.run.info, str(view.run.path))) for view in views]
-    rows = [
-        cells((name, *(facts.get(name) or NONE for facts in facts_of)))
-        for name in dict.fromkeys(name for facts in facts_of for name in facts)
-        if any(facts.get(name) for facts in facts_of)
-    ]
+    names = dict.fromkeys(chain.from_iterable(facts_of))
+    rows = []
+    for name in names:
+        texts = [facts.get(name) for facts in facts_of]
+        if any(texts):
+            rows.append(cells((name, *(text or NONE for text in texts))))
     return Table(
         "How the runs were made" if len(views) > 1 else "How the run was made",
         _heads("fact", views),
@@ -71,36 +73,10 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
     """
     rows = []
     for decision in decisions:
-        limit = decision["threshold"]
-        value, lower, upper = (
-            "" if decision[key] is None else number(decision[key], limit, rounding)
-            for key, rounding in (
-                ("value", ROUND_HALF_UP),
-                ("lower", ROUND_FLOOR),
-                ("upper", ROUND_CEILING),
-            )
-        )
-        interval = (lower or upper) and not decision["lower"] == decision["value"] == decision[
-            "upper"
-        ]
-        ends = (
-            f"[{lower or '...'}, {upper or '...'}] ({100 * decision['confidence']:.6g}%)"
-            if interval
-            else ""
-        )
-        if decision["covers"] == Covers.RUN:
-            value = f"{decision['value']:g}"
-            ends = ""
-        verdict = Cell(
-            str(decision["verdict"]), tone="bad" if decision["verdict"] == "fail" else ""
-        )
-        rows.append(
-            (
-                Cell(str(decision["gate"])),
-                verdict,
-                *cells((f"{value or NONE} {ends}".rstrip(), str(decision["about"]))),
-            )
-        )
+        tone: Tone = "bad" if decision["verdict"] == "fail" else ""
+        verdict = Cell(str(decision["verdict"]), tone=tone)
+        texts = (_value_text(decision), str(decision["about"]))
+        rows.append((Cell(str(decision["gate"])), verdict, *cells(texts)))
     heads = (
         Column("gate"),
         Column("verdict"),
@@ -110,7 +86,27 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
     return Table("Gates of the run", heads, tuple(rows))
 
 
+def _value_text(decision: Mapping[str, Any]) -> str:
+    """The value of a gate with its interval and the confidence."""
+    if decision["covers"] == Covers.RUN:  # a count: it is exact
+        return f"{decision['value']:g}"
+    limit = decision["threshold"]
+    # Digits are enough to tell a number from the threshold, and ends are rounded outwards.
+    rounding = {"value": ROUND_HALF_UP, "lower": ROUND_FLOOR, "upper": ROUND_CEILING}
+    texts = {
+        key: "" if decision[key] is None else number(decision[key], limit, way)
+        for key, way in rounding.items()
+    }
+    value = texts["value"] or NONE
+    is_exact = decision["lower"] == decision["value"] == decision["upper"]
+    if is_exact or not (texts["lower"] or texts["upper"]):
+        return value
+    ends = f"[{texts['lower'] or '...'}, {texts['upper'] or '...'}]"
+    return f"{value} {ends} ({100 * decision['confidence']:.6g}%)"
+
+
 def _provenance(info: RunInfo, path: str) -> Iterator[tuple[str, str]]:
+    """The names of facts and their texts."""
     model = info.model
     data = info.data
     totals = info.totals
@@ -125,12 +121,8 @@ def _provenance(info: RunInfo, path: str) -> Iterator[tuple[str, str]]:
     yield "Passes", f"{totals.forwards:,} forward and {totals.backwards:,} backward"
     yield "Command", info.command or "from Python"
     yield "Started", info.started
-    yield (
-        "Versions",
-        ", ".join(
-            f"{name} {number}" for name, number in info.versions.items() if number is not None
-        ),
-    )
+    versions = [f"{name} {number}" for name, number in info.versions.items() if number is not None]
+    yield "Versions", ", ".join(versions)
     for name, plugin in info.plugins.items():
         yield f"Plugin {name}", f"{plugin.package} {plugin.version}, {plugin.entry_point}"
     for note in model.notes:
@@ -139,5 +131,8 @@ def _provenance(info: RunInfo, path: str) -> Iterator[tuple[str, str]]:
 
 def _last(path: str) -> str:
     """The end of a path, which tells models apart."""
-    parts = [part for part in path.split("/") if part]
-    return clipped(printable("/".join(parts[-2:]) if path.startswith("/") else path), 80)
+    if path.startswith("/"):
+        # files of exported models have the same name, and their folders tell them apart
+        parts = [part for part in path.split("/") if part]
+        path = "/".join(parts[-2:])
+    return clipped(printable(path), 80)

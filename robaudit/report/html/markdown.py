@@ -15,8 +15,11 @@ from robaudit.text import clipped
 MOST = 60_000
 """Bytes; a comment of GitHub's holds 65,536 characters."""
 
-_CUT = "\nThis report was cut here: the HTML report has the rest.\n"
+# Listed samples of a result, from many to none, until the report is short enough.
 _SAMPLES = (20, 8, 3, 0)
+_MOST_WARNINGS = 10
+_LONGEST_LINE = 500
+_CUT = "\nThis report was cut here: the HTML report has the rest.\n"
 
 
 def markdown_report(content: Content, *, title: str | None = None) -> str:
@@ -38,16 +41,12 @@ def markdown_report(content: Content, *, title: str | None = None) -> str:
 def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
     """The paragraphs and tables."""
     views = content.views
-    yield (
-        "# "
-        f"{markdown(clipped(title or 'Robustness of ' + ', '.join(view.name for view in views), 500))}"
-    )
+    heading = title or f"Robustness of {', '.join(view.name for view in views)}"
+    yield f"# {markdown(clipped(heading, _LONGEST_LINE))}"
     for view in views:
         name = f"{view.name}: " if len(views) > 1 else ""
-        yield from (
-            f"**Warning:** {markdown(clipped(name + warning, 500))}"
-            for warning in view.run.info.warnings[:10]
-        )
+        for warning in view.run.info.warnings[:_MOST_WARNINGS]:
+            yield f"**Warning:** {markdown(clipped(name + warning, _LONGEST_LINE))}"
         if gates := gate_line(view)[1]:
             yield f"**{markdown(name + gates)}**"
         yield f"**{markdown(name + sentence(content, view))}**"
@@ -58,7 +57,8 @@ def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
             yield from markdown_blocks(facts.decision_table(view.decisions))
     for part in content.parts:
         yield f"## {markdown(part.section.title)}"
-        yield from [markdown(part.section.words)] if part.section.words else []
+        if part.section.words:
+            yield markdown(part.section.words)
         for table in _tables(part, samples):
             yield from markdown_blocks(table)
     yield "## Provenance"
@@ -70,15 +70,11 @@ def _tables(part: PageSection, samples: int) -> Sequence[Table]:
     flagged."""
     if part.name != FLAGGED:
         return part.tables
-    listed = [
-        replace(
-            entry,
-            record=replace(
-                entry.record, samples=entry.record.samples[: min(samples, entry.record.beyond)]
-            ),
-        )
-        for entry in part.entries
-    ]
+    listed = []
+    for entry in part.entries:
+        shown = min(samples, entry.record.beyond)
+        flagged = replace(entry.record, samples=entry.record.samples[:shown])
+        listed.append(replace(entry, record=flagged))
     tables = part.section.shown(listed, part.request)
     rest = sum(entry.record.beyond - len(entry.record.samples) for entry in listed)
     return [*tables, Table(notes=(f"{rest:,} more are not listed.",))] if rest else tables

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import RobauditError, needs_extra
 from robaudit.report.html import facts
-from robaudit.report.html.content import Content, PageSection
+from robaudit.report.html.content import Content, PageSection, RunView
 from robaudit.report.html.verdict import gate_line, glance, sentence
 from robaudit.report.numbers import signs
 from robaudit.report.sections import FLAGGED
@@ -47,18 +47,7 @@ def page(
     views = content.views
     text = templates.get_template("report.html.j2").render(
         title=title or f"Robustness of {', '.join(view.name for view in views)}",
-        runs=[
-            {
-                "name": view.name if len(views) > 1 else "",
-                "warnings": view.run.info.warnings,
-                "sentence": sentence(content, view),
-                "gates": gate_line(view),
-                "decisions": facts.decision_table(view.decisions) if view.decisions else None,
-                "facts": facts.facts(view),
-                "spec": _lines(view.run.info.spec),
-            }
-            for view in views
-        ],
+        runs=[_run(content, view) for view in views],
         glance=glance(content),
         sections=sections,
         made=[facts.provenance(views), *facts.skipped_tables(views)],
@@ -66,9 +55,21 @@ def page(
         version=version("robaudit"),
         signs=signs,
     )
-    return harmless_html(text), tuple(
-        section["problem"] for section in sections if section["problem"]
-    )
+    problems = [section["problem"] for section in sections]
+    return harmless_html(text), tuple(filter(None, problems))
+
+
+def _run(content: Content, view: RunView) -> dict[str, Any]:
+    """The part of the template about a run."""
+    return {
+        "name": view.name if len(content.views) > 1 else "",
+        "warnings": view.run.info.warnings,
+        "sentence": sentence(content, view),
+        "gates": gate_line(view),
+        "decisions": facts.decision_table(view.decisions) if view.decisions else None,
+        "facts": facts.facts(view),
+        "spec": _lines(view.run.info.spec),
+    }
 
 
 def environment() -> Any:
@@ -82,6 +83,8 @@ def environment() -> Any:
     except ImportError as error:
         raise needs_extra("robaudit report", "jinja2", "report") from error
 
+    # Names come from models, data and specs of strangers: everything is escaped, and a name that
+    # the template misspells is an error instead of an empty place.
     return Environment(
         loader=FunctionLoader(_resource),
         autoescape=True,
@@ -92,6 +95,7 @@ def environment() -> Any:
 
 
 def _shown(value: object) -> object:
+    """A text without control characters, whose intervals stay in one line."""
     from markupsafe import Markup
 
     if not isinstance(value, str) or isinstance(value, Markup):
@@ -115,15 +119,15 @@ def _resource(name: str) -> str:
 
 
 def _section(part: PageSection, source: ImageSource | None, *, images: bool) -> dict[str, Any]:
-    """What the template reads of a section: its tables and its picture; of samples without one, if
-    their images cannot be read."""
+    """The part of the template about a section: its tables and its picture. The picture of samples
+    is left out, with the reason, if their images cannot be read."""
     from robaudit.report.pictures.inline import inline
 
     picture = None
     problem = ""
     of_images = part.name == FLAGGED
-    drawn = part.section.has_figure and any(table.columns for table in part.tables)
-    if drawn and (images or not of_images):
+    has_picture = part.section.has_figure and any(table.columns for table in part.tables)
+    if has_picture and (images or not of_images):
         try:
             drawing = part.section.figure(part.entries, replace(part.request, data=source))
             picture = {"svg": _safe(inline(part.name, drawing)), "caption": drawing.caption}

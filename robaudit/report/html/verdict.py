@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.numerics.image_intervals import LIKE_THESE
@@ -49,51 +50,50 @@ def gate_line(view: RunView) -> tuple[str, str]:
     gates."""
     verdicts = [str(decision["verdict"]) for decision in view.decisions]
     words = {"fail": "failed", "inconclusive": "inconclusive", "pass": "passed"}
-    worst = next((verdict for verdict in words if verdict in verdicts), "")
-    counts = [
-        f"{verdicts.count(verdict)} {word}"
-        for verdict, word in words.items()
-        if verdict in verdicts
-    ]
-    return worst, f"{count(len(verdicts), 'gate')}: {', '.join(counts)}" if verdicts else ""
+    # the words are in order: the first verdict that occurs is the worst
+    occurring = [verdict for verdict in words if verdict in verdicts]
+    if not occurring:
+        return "", ""
+    counts = [f"{verdicts.count(verdict)} {words[verdict]}" for verdict in occurring]
+    return occurring[0], f"{count(len(verdicts), 'gate')}: {', '.join(counts)}"
 
 
 def glance(content: Content) -> Table:
     """A line for each run and noise level, at most four levels of each: accuracy, robustness, the
     least robust class, flagged samples."""
-    several = len(content.views) > 1
-    first = content.views[0].main()[0]
-    alike = all(
-        group.key.quantity == first.key.quantity for view in content.views for group in view.main()
+    rows = []
+    for view in content.views:
+        rows += [(Cell(view.name), *row) for row in _rows(content, view)]
+    columns = (
+        Column("run"),
+        Column("noise"),
+        Column("accuracy", number=True),
+        Column(_mean_head(content), number=True),
+        Column("least robust class"),
+        Column("flagged", number=True),
     )
-    rows = [
-        (*((Cell(view.name),) if several else ()), *row)
-        for view in content.views
-        for row in _rows(content, view)
-    ]
-    head = (
-        "prediction unchanged"
-        if first.key.quantity == P_ROBUST.name
-        else f"mean {first.key.quantity}"
-    )
-    heads = ("accuracy", head if alike else "mean", "least robust class", "flagged")
-    filled = [
-        i
-        for i in range(4)
-        if any(row[i + 1 + several].text not in ("", numbers.NONE) for row in rows)
-    ]
-    place = 1 + several
+    # Columns without a value are left out: without labels, for example, there is no accuracy.
+    shown = [1] if len(content.views) == 1 else [0, 1]
+    for place in range(2, len(columns)):
+        if any(row[place].text not in ("", numbers.NONE) for row in rows):
+            shown.append(place)
     return Table(
         "At a glance",
-        (
-            *((Column("run"),) if several else ()),
-            Column("noise"),
-            *(Column(heads[i], number=i != 2) for i in filled),
-        ),
-        tuple((*row[:place], *(row[place + i] for i in filled)) for row in rows),
+        tuple(columns[place] for place in shown),
+        tuple(tuple(row[place] for place in shown) for row in rows),
         conclusions=tuple(_compared(content)),
         notes=(f"{content.views[0].shown[0]}; [ ] 95 % interval, {LIKE_THESE}.", COVER),
     )
+
+
+def _mean_head(content: Content) -> str:
+    """The head of the means: the quantity where all runs show the same."""
+    groups = chain.from_iterable(view.main() for view in content.views)
+    quantities = {group.key.quantity for group in groups}
+    if len(quantities) > 1:
+        return "mean"
+    (quantity,) = quantities
+    return "prediction unchanged" if quantity == P_ROBUST.name else f"mean {quantity}"
 
 
 def _compared(content: Content) -> Iterator[Cell]:
@@ -104,7 +104,8 @@ def _compared(content: Content) -> Iterator[Cell]:
     changes = changes_of([Entry(view.name, view.run, None) for view in content.views])
     level = numbers.level_texts(group.key.at for group in base.groups)[group.key.at]
     for view in others:
-        if (change := changes[view.name].get((group.key.estimator, group.key.at))) is not None:
+        change = changes[view.name].get((group.key.estimator, group.key.at))
+        if change is not None:
             text = (
                 f"{view.name} minus {base.name}, {level}: mean {group.key.quantity} "
                 f"{difference(change.mean)}."
@@ -113,6 +114,7 @@ def _compared(content: Content) -> Iterator[Cell]:
 
 
 def _rows(content: Content, view: RunView) -> Iterator[tuple[Cell, ...]]:
+    """The cells of a run, after its name: a line without noise, then one for each level."""
     levels = numbers.level_texts(group.key.at for group in view.groups)
     clean = view.run.info.clean_accuracy
     if clean is not None:
@@ -123,43 +125,45 @@ def _rows(content: Content, view: RunView) -> Iterator[tuple[Cell, ...]]:
     biases = {bias.key: bias for bias in content.biases(view)}
     for group in _headline(view):
         noisy = group.noisy_accuracy
-        many = flagged.get(group.key)
-        bias = biases.get(group.key)
-        worst = None if bias is None else worst_class(bias)
+        accuracy = "" if noisy is None else numbers.percents(noisy.population)
         yield (
-            Cell(levels[group.key.at]),
-            Cell("" if noisy is None else numbers.percents(noisy.population)),
-            Cell(group_mean(group)),
-            Cell(
-                ""
-                if worst is None
-                else f"{_class_text(worst)}: {class_mean(worst, group.quantity)}"
-            ),
-            Cell(
-                "" if many is None else f"{many.beyond:,} of {many.total:,}",
-                tone="bad" if many is not None and many.confirmed else "",
-            ),
+            *cells((levels[group.key.at], accuracy, group_mean(group))),
+            _worst_class_cell(biases.get(group.key), group),
+            _flagged_cell(flagged.get(group.key)),
         )
+
+
+def _worst_class_cell(bias: ClassBias | None, group: GroupSummary) -> Cell:
+    worst = None if bias is None else worst_class(bias)
+    if worst is None:
+        return Cell("")
+    return Cell(f"{_class_text(worst)}: {class_mean(worst, group.quantity)}")
+
+
+def _flagged_cell(flagged: Flagged | None) -> Cell:
+    """How many samples are flagged; in red if one of them is certain."""
+    if flagged is None:
+        return Cell("")
+    text = f"{flagged.beyond:,} of {flagged.total:,}"
+    return Cell(text, tone="bad" if flagged.confirmed else "")
 
 
 def flag_rule(flagged: Flagged) -> str:
     """When a sample of this list counts as not robust."""
     if flagged.key.quantity == "p_robust" and flagged.threshold == 0.5:
         return "noise changes the prediction in more than half of the copies (value below 0.5)"
-    return (
-        f"{flagged.key.quantity} is "
-        f"{'below' if flagged.quantity.higher_is_better else 'above'} {flagged.threshold:.4g}"
-    )
+    side = "below" if flagged.quantity.higher_is_better else "above"
+    return f"{flagged.key.quantity} is {side} {flagged.threshold:.4g}"
 
 
 def worst_class(bias: ClassBias) -> ClassStats | None:
     """The least robust class, of those with two images or more."""
+    # one image is no class: its mean may be anything
     tested = [stats for stats in bias.classes if stats.images > 1]
     if len(tested) < 2:
         return None
-    return (min if bias.quantity.higher_is_better else max)(
-        tested, key=lambda stats: stats.mean.value
-    )
+    worst = min if bias.quantity.higher_is_better else max
+    return worst(tested, key=lambda stats: stats.mean.value)
 
 
 def _class_text(stats: ClassStats) -> str:
@@ -173,24 +177,27 @@ def _headline(view: RunView) -> list[GroupSummary]:
     and two between; of several noises the strongest of each, and of more than four the most
     harmful.
     """
-    every = sorted(view.main(), key=lambda group: group.key.at.strength)
+    groups = sorted(view.main(), key=lambda group: group.key.at.strength)
     noises = dict.fromkeys(group.key.noise for group in view.main())
     if len(noises) == 1:
-        return (
-            every
-            if len(every) <= _MOST
-            else [every[round(i * (len(every) - 1) / (_MOST - 1))] for i in range(_MOST)]
-        )
-    strongest = {group.key.noise: group for group in every}
+        if len(groups) <= _MOST:
+            return groups
+        # evenly spaced, with both ends
+        last = len(groups) - 1
+        return [groups[round(i * last / (_MOST - 1))] for i in range(_MOST)]
+    # later groups replace earlier ones, and the last is the strongest
+    strongest = {group.key.noise: group for group in groups}
     worst = sorted(strongest.values(), key=_goodness)[:_MOST]
     return [strongest[label] for label in noises if strongest[label] in worst]
 
 
 def _goodness(group: GroupSummary) -> float:
+    """The mean, negative where lower is better."""
     return group.mean.value if group.quantity.higher_is_better else -group.mean.value
 
 
 def _is_share(group: GroupSummary) -> bool:
+    """Whether the mean is a share of the noisy copies, as a sentence says it."""
     return group.quantity.unit == "probability" or group.key.quantity == LOG10_P_FAIL.name
 
 
@@ -209,26 +216,24 @@ def _mean(group: GroupSummary) -> str:
 
 def _odds(mean: Mean, mark: str) -> str:
     """The mean of log10 of failure probabilities as odds: their geometric mean."""
+    # Without a lower end the mean is itself an upper bound: only that end is certain.
     lower, upper = mean.population.bounds or (-math.inf, math.inf)
     if math.isinf(lower):
         end = upper if mean.measured.upper is None else mean.measured.upper
         return f"at most {numbers.odds(end, 'up')}" if end < 0 else "an unknown share of"
-    return (
-        f"{mark}{numbers.odds(mean.value)} [{numbers.odds(lower, 'down')}, "
-        f"{numbers.odds(upper, 'up')}]"
-    )
+    ends = f"[{numbers.odds(lower, 'down')}, {numbers.odds(upper, 'up')}]"
+    return f"{mark}{numbers.odds(mean.value)} {ends}"
 
 
 def _answer(group: GroupSummary, level: str) -> str:
+    """The first sentence of the verdict: the mean at a noise level."""
     mean = _mean(group)
     at = group.key.at
     named = f"{GAUSSIAN} noise of {level}" if at.usual else f"the noise {level}"
     if group.quantity.unit == "probability":
-        display = (
-            f" ({numbers.grey_levels(at.number)})"
-            if at.name in (LevelName.SIGMA, LevelName.EPS)
-            else ""
-        )
+        # sigma and eps are in units of the pixels, which few people can picture
+        in_pixels = at.name in (LevelName.SIGMA, LevelName.EPS)
+        display = f" ({numbers.grey_levels(at.number)})" if in_pixels else ""
         return f"With {named}{display} the prediction is unchanged in {mean} of noisy copies"
     if group.key.quantity == LOG10_P_FAIL.name:
         return (
@@ -242,10 +247,11 @@ def _answer(group: GroupSummary, level: str) -> str:
 
 
 def _flag_sentence(
-    every: Sequence[Flagged], view: RunView, at: NoiseLevel, levels: dict[NoiseLevel, str]
+    results: Sequence[Flagged], view: RunView, at: NoiseLevel, levels: dict[NoiseLevel, str]
 ) -> str:
+    """How many images are flagged at a noise level; empty where there is no threshold."""
     flagged = [
-        group for group in every if group.key.at == at and group.key.estimator == view.shown[0]
+        group for group in results if group.key.at == at and group.key.estimator == view.shown[0]
     ]
     if not flagged or not flagged[0].has_threshold:
         return ""

@@ -25,6 +25,7 @@ def can_draw(*, required: bool = False, where: str = "--picture") -> bool:
     Raises:
         RobauditError: it is required and missing.
     """
+    # only the search for it is quick: it is imported by what draws
     installed = find_spec("matplotlib") is not None
     if required and not installed:
         raise needs_extra(where, "matplotlib", "plot")

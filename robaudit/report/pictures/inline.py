@@ -12,7 +12,7 @@ from robaudit.report.pictures.page import Drawing, PictureSize
 from robaudit.report.pictures.style import CARD, FAINT, GRID, INK
 from robaudit.text import printable
 
-_SIZE = PictureSize(width=6.6, size=10.0, title=True, caption=False)
+_SIZE = PictureSize(width=6.6, points=10.0, title=True, caption=False)
 _VARIABLES = {
     colour: f"var(--{name}, {colour})"
     for name, colour in (("card", CARD), ("ink", INK), ("faint", FAINT), ("grid", GRID))
@@ -40,21 +40,18 @@ def inline(kind: str, drawing: Drawing) -> str:
     """
     can_draw(required=True, where=f"the picture {kind}")
     root = Xml.fromstring(picture(drawing, "svg", _SIZE, salt=ascii(f"{kind} {drawing.caption}")))  # noqa: S314  our own drawing, without a document type
+    # metadata would say when and by what the picture was drawn, and a style would hold for the page
     for parent in list(root.iter()):
         for child in list(parent):
             if _name(child.tag) in ("metadata", "style"):
                 parent.remove(child)
     for element in root.iter():
         element.tag = _name(element.tag)
-        attributes = list(element.attrib.items())
+        attributes = [(_name(key), value) for key, value in element.attrib.items()]
         element.attrib.clear()
-        element.attrib.update(
-            {
-                _name(key): _value(_name(key), value)
-                for key, value in attributes
-                if _is_needed(_name(key), value)
-            }
-        )
+        for name, value in attributes:
+            if _is_needed(name, value):
+                element.attrib[name] = _value(name, value)
     box = root.attrib["viewBox"]
     root.attrib.clear()
     root.attrib.update(
@@ -72,17 +69,20 @@ def inline(kind: str, drawing: Drawing) -> str:
 
 
 def _name(tag: str) -> str:
+    """A name without its namespace, which HTML does not need."""
     return tag.rpartition("}")[2]
 
 
 def _is_needed(name: str, value: str) -> bool:
-    """Not: ids that only number the parts of a picture, and links."""
+    """Whether an attribute does anything on a page: ids that only number the parts of a picture do
+    not. Links are refused, but to parts of the picture and to pixels inside it."""
     if name == "id":
         return _NUMBERED.search(value) is None
     return name != "href" or value.startswith(("#", "data:image/png;base64,"))
 
 
 def _value(name: str, value: str) -> str:
+    """The value of an attribute, shorter and in the page's style."""
     if name in ("id", "href"):
         return value.replace("\n", "")
     return _style(value) if name == "style" else _LONG.sub(_shorter, value)
@@ -95,13 +95,12 @@ def _shorter(number: re.Match[str]) -> str:
 
 def _style(text: str) -> str:
     """Declarations with the page's font, and its colours where they are ours."""
-    text = _FONT.sub(
-        lambda match: (
-            f"font-size: {match[2]}px; font-family: inherit"
-            + (f"; font-weight: {match[1]}" if match[1] else "")
-        ),
-        text,
-    )
+
+    def of_page(font: re.Match[str]) -> str:
+        weight = f"; font-weight: {font[1]}" if font[1] else ""
+        return f"font-size: {font[2]}px; font-family: inherit{weight}"
+
+    text = _FONT.sub(of_page, text)
     text = _FAMILY.sub("font-family: inherit", text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, variable)

@@ -18,6 +18,7 @@ from robaudit.runs.run import Run
 from robaudit.settings import WIDTH
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.text import Text
@@ -28,7 +29,7 @@ _WIDEST = 20.0
 _SMALL_BELOW = 6.0  # inches: narrower pictures have letters of 7 points instead of 9
 _PAD = 0.06  # inches above and below everything that is laid out
 _NOTEBOOK_DPI = 110
-_PLACES = 6
+_PLACES = 6  # decimals of a position, in units of the figure
 
 
 def drawing_of(kind: str, runs: Sequence[Run], request: SectionRequest) -> Drawing:
@@ -56,7 +57,7 @@ def drawing_of(kind: str, runs: Sequence[Run], request: SectionRequest) -> Drawi
 
 
 def look_of(width: float, *, title: bool = True, caption: bool = True) -> PictureSize:
-    """The look of a figure of this width: letters of 9 points, of 7 where it is narrower than a
+    """The size of a figure of this width: letters of 9 points, of 7 where it is narrower than a
     page.
 
     Raises:
@@ -72,23 +73,24 @@ def look_of(width: float, *, title: bool = True, caption: bool = True) -> Pictur
 
 
 def picture(
-    drawing: Drawing, format_: str, look: PictureSize, *, dpi: int = 300, salt: str = ""
+    drawing: Drawing, format_: str, size: PictureSize, *, dpi: int = 300, salt: str = ""
 ) -> bytes:
     """The bytes of a picture; the same for the same drawing, with any matplotlibrc.
 
     Args:
         drawing: from :func:`drawing_of`.
         format_: png, svg or pdf. Letters are outlines (svg) or an embedded font (pdf).
-        look: from :func:`look_of`.
+        size: from :func:`look_of`.
         dpi: of a png.
         salt: of the ids of a svg that becomes part of a page: its letters are left to the page's
             fonts, and its background is open.
     """
+    # without the time of writing, which would make the bytes of each file different
     dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     sink = io.BytesIO()
-    with styled(look.size, salt):
+    with styled(size.points, salt):
         figure = _drawn(
-            drawing, look, "none" if salt else CARD, dpi if format_ == "png" else 72, format_
+            drawing, size, "none" if salt else CARD, dpi if format_ == "png" else 72, format_
         )
         figure.savefig(
             sink, format=format_, facecolor=figure.get_facecolor(), metadata=dates[format_]
@@ -96,13 +98,13 @@ def picture(
     return sink.getvalue()
 
 
-def figure_of(drawing: Drawing, look: PictureSize) -> Figure:
+def figure_of(drawing: Drawing, size: PictureSize) -> Figure:
     """A picture as a figure, which a notebook shows and ``savefig`` writes; see :func:`picture`."""
-    with styled(look.size):
-        return _drawn(drawing, look, CARD, 100, "png")
+    with styled(size.points):
+        return _drawn(drawing, size, CARD, 100, "png")
 
 
-def _drawn(drawing: Drawing, look: PictureSize, background: str, dpi: int, format_: str) -> Figure:
+def _drawn(drawing: Drawing, size: PictureSize, background: str, dpi: int, format_: str) -> Figure:
     """Title, body and caption below each other; no text is read as a formula."""
     from matplotlib.backend_bases import get_registered_canvas_class
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -119,22 +121,28 @@ def _drawn(drawing: Drawing, look: PictureSize, background: str, dpi: int, forma
             return sink.getvalue()
 
     figure = Picture(
-        figsize=(look.width, look.width),
+        figsize=(size.width, size.width),
         dpi=dpi,
         facecolor=background,
         layout=ConstrainedLayoutEngine(h_pad=_PAD),
     )
+    # a figure of ours is never pyplot's, so it needs a canvas, with which the layout measures text
     FigureCanvasAgg(figure)
-    columns = figure.add_gridspec(1, 2, width_ratios=(look.width - MARGIN, MARGIN))
+    columns = figure.add_gridspec(1, 2, width_ratios=(size.width - MARGIN, MARGIN))
     page = figure.add_subfigure(columns[0, 0])  # text wraps at its right end
     body = page.add_subfigure(page.add_gridspec(1, 1)[0, 0])
     for part in (page, body):
         part.patch.set_visible(False)
-    drawing.draw(body, look)
-    words = _words(page, drawing, look)
-    around = [*words, *(legend for part in _parts(figure) for legend in part.legends)]
+    drawing.draw(body, size)
+    around: list[Artist] = list(_words(page, drawing, size))
+    for whole_or_part in _parts(figure):
+        around += whole_or_part.legends
+    # The body keeps its height: title, caption and legends, whose lines are known only now that
+    # they are wrapped, make the picture higher.
     extents = [artist.get_window_extent().height / dpi + 2 * _PAD for artist in around]
-    figure.set_size_inches(look.width, drawing.height(look) + sum(extents))
+    figure.set_size_inches(size.width, drawing.height(size) + sum(extents))
+    # Laid out once, by the canvas that writes the file: another layout at the time of writing would
+    # move the rounded positions again.
     get_registered_canvas_class(format_)(figure)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
@@ -142,22 +150,22 @@ def _drawn(drawing: Drawing, look: PictureSize, background: str, dpi: int, forma
     return figure
 
 
-def _words(page: SubFigure, drawing: Drawing, look: PictureSize) -> Iterator[Text]:
-    """The title and the caption, where the look has them."""
-    left: dict[str, Any] = {"x": MARGIN / look.body, "ha": "left", "wrap": True, "linespacing": 1.3}
-    if look.title:
+def _words(page: SubFigure, drawing: Drawing, size: PictureSize) -> Iterator[Text]:
+    """The title and the caption, where the size has them."""
+    left: dict[str, Any] = {"x": MARGIN / size.body, "ha": "left", "wrap": True, "linespacing": 1.3}
+    if size.title:
         named = f"{drawing.title}: {drawing.about}" if drawing.about else drawing.title
         yield page.suptitle(
-            flowing(named, look.letters(0.8 * look.body, bold=True)),
-            size=look.size + 2,
+            flowing(named, size.letters(0.8 * size.body, bold=True)),
+            size=size.points + 2,
             weight="bold",
             **left,
         )
-    if look.caption:
-        about = f"{drawing.about}. " if drawing.about and not look.title else ""
+    if size.caption:
+        about = f"{drawing.about}. " if drawing.about and not size.title else ""
         caption = signs(f"{about}{drawing.caption} {drawing.apart}".strip())
         yield page.supxlabel(
-            flowing(caption, look.letters(look.body)), size=look.size, color=FAINT, **left
+            flowing(caption, size.letters(size.body)), size=size.points, color=FAINT, **left
         )
 
 

@@ -55,39 +55,41 @@ def drawing(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed:
         caption=f"The first images of {dataset.where}, clean and with the first draw of the "
         "run's noise; pixels beyond [0, 1] are cut "
         "off here.",
-        height=lambda look: sum(_height(preview, look, columns) for preview in shown),
-        draw=lambda body, look: _draw(body, look, shown, columns),
+        height=lambda size: sum(_height(preview, size, columns) for preview in shown),
+        draw=lambda body, size: _draw(body, size, shown, columns),
     )
 
 
 def _preview(noise: NoiseProcess, samples: Sequence[Sample], seed: int) -> Preview:
+    """The images under one noise. Its draws are the CPU's, as those of a gallery are."""
     source = noise.seeded(seed, torch.device("cpu"))
     texts = level_numbers(noise.levels)
+    # evenly spaced, with the weakest and the strongest
     count = min(MOST_LEVELS, len(noise.levels))
-    places = [round(i * (len(noise.levels) - 1) / max(1, count - 1)) for i in range(count)]
+    last = len(noise.levels) - 1
+    places = [round(i * last / max(1, count - 1)) for i in range(count)]
     shown = [noise.levels[i] for i in places]
     rows = []
     for sample in samples:
         clean = sample.pixels.to(torch.float32)
-        rows.append(
-            (sized(clean), *(sized(first_copy(source, sample.id, clean, at)) for at in shown))
-        )
+        copies = [first_copy(source, sample.id, clean, at) for at in shown]
+        rows.append(tuple(sized(image) for image in (clean, *copies)))
     kind = "" if noise.label == noise.kind else f" ({noise.kind})"
-    return Preview(
-        f"{noise.label}{kind}, {shown[0].name}", tuple(texts[at] for at in shown), tuple(rows)
-    )
+    title = f"{noise.label}{kind}, {shown[0].name}"
+    return Preview(title, tuple(texts[at] for at in shown), tuple(rows))
 
 
-def _height(preview: Preview, look: PictureSize, columns: int) -> float:
-    side = min(_LARGEST_SIDE, look.body / columns - _GAP)
-    return 2.9 * look.line + len(preview.images) * (side + _GAP)
+def _height(preview: Preview, size: PictureSize, columns: int) -> float:
+    """Inches of a noise: a row for each image, below the title and the levels."""
+    side = min(_LARGEST_SIDE, size.body / columns - _GAP)
+    return 2.9 * size.line + len(preview.images) * (side + _GAP)
 
 
-def _draw(body: SubFigure, look: PictureSize, shown: Sequence[Preview], columns: int) -> None:
-    heights = [_height(preview, look, columns) for preview in shown]
+def _draw(body: SubFigure, size: PictureSize, shown: Sequence[Preview], columns: int) -> None:
+    heights = [_height(preview, size, columns) for preview in shown]
     for part, preview in zip(stacked(body, heights), shown, strict=True):
         part.suptitle(
-            cut(preview.title, look.letters(look.body, bold=True), "middle"),
+            cut(preview.title, size.letters(size.body, bold=True), "middle"),
             x=0.012,
             ha="left",
             weight="bold",
@@ -95,7 +97,7 @@ def _draw(body: SubFigure, look: PictureSize, shown: Sequence[Preview], columns:
         grid = part.subplots(len(preview.images), columns, squeeze=False)
         for ax, head in zip(grid[0], ("clean", *preview.levels), strict=False):
             ax.set_title(
-                cut(head, look.letters(look.body / columns)), color=FAINT, weight="normal", pad=2
+                cut(head, size.letters(size.body / columns)), color=FAINT, weight="normal", pad=2
             )
         for line, images in zip(grid, preview.images, strict=True):
             for ax, image in zip_longest(line, images):

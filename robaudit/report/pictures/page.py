@@ -1,7 +1,8 @@
-"""What all pictures share: words that fit, panels, legends and scales."""
+"""Parts of all pictures: texts that fit, panels, legends and scales."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,19 +33,20 @@ class PictureSize:
 
     Attributes:
         width: in inches.
-        size: of the letters, in points.
+        points: the size of its letters.
         title, caption: whether it has them.
     """
 
     width: float = 7.0
-    size: float = 9.0
+    points: float = 9.0
     title: bool = True
     caption: bool = True
 
     @property
     def line(self) -> float:
         """Inches from line to line."""
-        return self.size * 1.36 / 72
+        # lines are 1.36 times as high as their letters; 72 points are an inch
+        return self.points * 1.36 / 72
 
     @property
     def body(self) -> float:
@@ -53,13 +55,20 @@ class PictureSize:
 
     def letters(self, inches: float, *, bold: bool = False) -> int:
         """How many letters fit into a width."""
-        return max(1, int(72 * inches / (self.size * (_BOLD_LETTER if bold else _LETTER))))
+        letter = self.points * (_BOLD_LETTER if bold else _LETTER)
+        return max(1, int(72 * inches / letter))
 
     def across(self, count: int, least: float) -> int:
-        """How many of ``count`` panels stand side by side, each at least ``least`` inches wide: no
-        row is left nearly empty."""
+        """The number of panels in a row, of ``count`` that are at least ``least`` inches wide each.
+
+        Rows are filled evenly, so that none is nearly empty.
+        """
+        if not count:
+            return 1
+        # the tolerance is for widths that fit exactly, as 6.6 inches do three times 2.2
         most = max(1, min(count, int(self.body / least + 1e-6)))
-        return -(-count // -(-count // most)) if count else 1
+        rows = math.ceil(count / most)
+        return math.ceil(count / rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +76,9 @@ class Drawing:
     """A picture that is still to be drawn.
 
     Attributes:
-        title: what it is about.
-        caption: how many images, what the intervals cover, what was left out.
-        height: inches of its body without legends, for a look.
+        title: of the picture.
+        caption: the number of images, the coverage of the intervals, and what was left out.
+        height: the inches of its body without legends, from the size of the picture.
         draw: draws the body.
         about: the estimator and noise level shown: after the title, or before the caption if there
             is no title.
@@ -105,26 +114,27 @@ def flowing(text: str, letters: int) -> str:
 
 
 def cut(text: str, letters: int, lost: Literal["beginning", "middle", "end"] = "end") -> str:
-    """The text, or what an ellipsis leaves of it, in at most this many letters."""
+    """The text in at most this many letters; an ellipsis stands for the part that is lost."""
     text = printable(text)
     if len(text) <= letters:
         return text
-    kept = max(1, letters - 1)
-    before = {"beginning": 0, "middle": kept // 2, "end": kept}[lost]
-    return text[:before].rstrip() + ELLIPSIS + text[len(text) - kept + before :].lstrip()
+    left = max(1, letters - 1)  # besides the ellipsis
+    before = {"beginning": 0, "middle": left // 2, "end": left}[lost]
+    return text[:before].rstrip() + ELLIPSIS + text[len(text) - left + before :].lstrip()
 
 
 def told_apart(names: Sequence[Sequence[str]]) -> list[str]:
     """Names made of parts, without the parts that all of them share; the last part where they share
     all."""
-    differ = (
-        [i for i in range(len(names[0])) if len({name[i] for name in names}) > 1] if names else []
-    )
-    return [
-        ", ".join(part for i in differ if (part := name[i]))
-        or next((part for part in reversed(name) if part), "")
-        for name in names
-    ]
+    if not names:
+        return []
+    differ = [i for i in range(len(names[0])) if len({name[i] for name in names}) > 1]
+    texts = []
+    for name in names:
+        telling = [name[i] for i in differ if name[i]]
+        last = next((part for part in reversed(name) if part), "")
+        texts.append(", ".join(telling) or last)
+    return texts
 
 
 def shorter(names: Sequence[str], letters: int) -> list[str]:
@@ -132,10 +142,14 @@ def shorter(names: Sequence[str], letters: int) -> list[str]:
     names = [printable(name) for name in names]
     if all(len(name) <= letters for name in names):
         return names
-    alike = next(
-        (i for i, together in enumerate(zip(*names, strict=False)) if len(set(together)) > 1), 0
-    )
-    return [cut(ELLIPSIS + name[alike:] if alike > 1 else name, letters) for name in names]
+    beginning = 0  # letters that all names have in common
+    for place, together in enumerate(zip(*names, strict=False)):
+        if len(set(together)) > 1:
+            beginning = place
+            break
+    if beginning > 1:
+        names = [ELLIPSIS + name[beginning:] for name in names]
+    return [cut(name, letters) for name in names]
 
 
 def styles_of(keys: Sequence[tuple[str, ...]], *, marks: bool = False) -> list[dict[str, Any]]:
@@ -153,22 +167,23 @@ def styles_of(keys: Sequence[tuple[str, ...]], *, marks: bool = False) -> list[d
 # --- panels, legends, scales
 
 
-def rows_of(count: int, look: PictureSize, least: float) -> int:
+def rows_of(count: int, size: PictureSize, least: float) -> int:
     """Rows of ``count`` panels, each at least ``least`` inches wide."""
-    return -(-count // look.across(count, least))
+    return math.ceil(count / size.across(count, least))
 
 
-def legend(body: SubFigure, styles: Mapping[str, Mapping[str, Any]], look: PictureSize) -> None:
+def legend(body: SubFigure, styles: Mapping[str, Mapping[str, Any]], size: PictureSize) -> None:
     """A legend above all panels, of lines by name, in as few rows as fit; none for a single
     line."""
     from matplotlib.lines import Line2D
 
     if len(styles) < 2:
         return
-    texts = shorter(list(styles), look.letters(look.body - _LEGEND_HANDLE))
+    texts = shorter(list(styles), size.letters(size.body - _LEGEND_HANDLE))
     handles = [Line2D([], [], **style) for style in styles.values()]
+    # Only matplotlib knows how wide a legend is, so it is drawn with one row more until it fits.
     for rows in range(1, len(texts) + 1):
-        columns = -(-len(texts) // rows)
+        columns = math.ceil(len(texts) / rows)
         drawn = body.legend(
             handles,
             texts,
@@ -214,26 +229,26 @@ def paneled(
         shared: for ``subplots``: sharex, sharey.
     """
 
-    def height(look: PictureSize) -> float:
-        each = high if isinstance(high, float) else high(look)
-        return rows_of(len(shown), look, wide) * each
+    def height(size: PictureSize) -> float:
+        panel = high if isinstance(high, float) else high(size)
+        return rows_of(len(shown), size, wide) * panel
 
-    def draw_all(body: SubFigure, look: PictureSize) -> None:
-        across = look.across(len(shown), wide)
-        grid = body.subplots(rows_of(len(shown), look, wide), across, squeeze=False, **shared)
+    def draw_all(body: SubFigure, size: PictureSize) -> None:
+        across = size.across(len(shown), wide)
+        grid = body.subplots(rows_of(len(shown), size, wide), across, squeeze=False, **shared)
         for ax in grid.flat[len(shown) :]:
             ax.remove()
         for ax in grid.flat[max(0, len(shown) - across) : len(shown)]:
             ax.tick_params(labelbottom=True)  # also of panels above an empty place
         for ax, text in zip(grid.flat, titles, strict=False):
-            ax.set_title(cut(text, look.letters(look.body / across - beside, bold=True), "middle"))
+            ax.set_title(cut(text, size.letters(size.body / across - beside, bold=True), "middle"))
         for i, item in enumerate(shown):
-            draw(grid.flat[i], item, look)
+            draw(grid.flat[i], item, size)
             if ylabel and i % across == 0:
-                grid.flat[i].set_ylabel(cut(ylabel, look.letters(_LONGEST_LABEL)))
+                grid.flat[i].set_ylabel(cut(ylabel, size.letters(_LONGEST_LABEL)))
         if xlabel:
-            body.supxlabel(xlabel, size=look.size, color=FAINT)
-        legend(body, styles or {}, look)
+            body.supxlabel(xlabel, size=size.points, color=FAINT)
+        legend(body, styles or {}, size)
 
     return Drawing(title, " ".join(caption), height, draw_all, about)
 
@@ -269,13 +284,9 @@ def log_scale(ax: Axes, axis: str, most: int = 6) -> None:
 
 def _number(value: float, _: object) -> str:
     """A positive number as a label of a tick: 0.01, 20, 10k, 3M, 1e-07."""
-    return (
-        f"{value / 1e6:g}M"
-        if 1e6 <= value < 1e9
-        else f"{value / 1e3:g}k"
-        if 1e4 <= value < 1e6
-        else f"{value:g}"
-    )
+    if 1e6 <= value < 1e9:
+        return f"{value / 1e6:g}M"
+    return f"{value / 1e3:g}k" if 1e4 <= value < 1e6 else f"{value:g}"
 
 
 def level_name(name: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Inline pictures replace the first four by variables of the page, which may be dark.
 CARD = "#fcfcfa"
 INK = "#22262b"
 FAINT = "#5b626b"
@@ -23,9 +24,12 @@ ORANGE = "#cf7318"
 TEAL = "#158f89"
 PURPLE = "#a55cc4"
 GREY = "#6f8794"
-LOWER, HIGHER = RED, BLUE
-"""Worse and better than the rest."""
+LOWER = RED
+"""Worse than the rest."""
+HIGHER = BLUE
+"""Better than the rest."""
 COLOURS = (BLUE, ORANGE, GREEN, RED, TEAL, PURPLE, OLIVE, GREY)
+# Lines differ in dashes and marks, too: for people who do not see the colours, and for grey prints.
 _DASHES: tuple[Any, ...] = (
     "-",
     (0, (5, 1.5)),
@@ -46,17 +50,15 @@ def ring(colour: str) -> dict[str, Any]:
 
 
 def line_style(place: int, *, marks: bool = False) -> dict[str, Any]:
-    """Colour and dashes, and with ``marks`` the mark, of the line in this place: told apart in
-    grey, too."""
+    """The colour and dashes of the line in this place, and with ``marks`` its mark; the lines also
+    differ in grey."""
     style: dict[str, Any] = {
         "color": COLOURS[place % len(COLOURS)],
         "linestyle": _DASHES[place % len(_DASHES)],
     }
-    return (
-        {**style, "marker": _MARKS[place % len(_MARKS)], "markeredgecolor": CARD}
-        if marks
-        else style
-    )
+    if marks:
+        style |= {"marker": _MARKS[place % len(_MARKS)], "markeredgecolor": CARD}
+    return style
 
 
 def heat_colours() -> Any:
