@@ -44,7 +44,9 @@ class Estimate:
     covers: Covers = Covers.NOTHING
 
     @classmethod
-    def of(cls, value: float, bounds: Bounds | None, method: str, covers: Covers) -> Estimate:
+    def from_bounds(
+        cls, value: float, bounds: Bounds | None, method: str, covers: Covers
+    ) -> Estimate:
         """The value with this interval, or without one where ``bounds`` is None."""
         if bounds is None:
             return cls(value)
@@ -54,13 +56,13 @@ class Estimate:
     def measured(cls, value: float, bounds: Bounds | None, method: str) -> Estimate:
         """The value with an interval for exactly these images, or without one where ``bounds`` is
         None."""
-        return cls.of(value, bounds, method, Covers.MEASUREMENT)
+        return cls.from_bounds(value, bounds, method, Covers.MEASUREMENT)
 
     @classmethod
     def population(cls, value: float, bounds: Bounds | None, method: str) -> Estimate:
         """The value with an interval for the population of such images, or without one where
         ``bounds`` is None."""
-        return cls.of(value, bounds, method, Covers.POPULATION)
+        return cls.from_bounds(value, bounds, method, Covers.POPULATION)
 
     @property
     def bounds(self) -> Bounds | None:
@@ -99,14 +101,14 @@ class Estimate:
 
     def with_bounds(self, bounds: Bounds | None) -> Estimate:
         """The same value with another interval of the same method, or without one."""
-        return Estimate.of(self.value, bounds, self.method, self.covers)
+        return Estimate.from_bounds(self.value, bounds, self.method, self.covers)
 
     def over(self, number: float) -> Estimate:
         """The estimate divided by a positive number."""
         bounds = self.bounds
         if bounds is not None:
             bounds = (bounds[0] / number, bounds[1] / number)
-        return Estimate.of(self.value / number, bounds, self.method, self.covers)
+        return Estimate.from_bounds(self.value / number, bounds, self.method, self.covers)
 
     def negated(self) -> Estimate:
         """The estimate of the negative of the value."""
@@ -114,4 +116,4 @@ class Estimate:
         if bounds is not None:
             # + 0.0 turns -0.0 into 0.0, which tables and JSON would show.
             bounds = (-bounds[1] + 0.0, -bounds[0] + 0.0)
-        return Estimate.of(-self.value + 0.0, bounds, self.method, self.covers)
+        return Estimate.from_bounds(-self.value + 0.0, bounds, self.method, self.covers)

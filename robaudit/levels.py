@@ -172,7 +172,7 @@ class LevelChoice:
     sigmas: tuple[float, ...] = ()
 
     @staticmethod
-    def of(chosen: LevelChoice | Iterable[float]) -> LevelChoice:
+    def from_levels(chosen: LevelChoice | Iterable[float]) -> LevelChoice:
         """The choice itself, or a choice of these numbers."""
         return chosen if isinstance(chosen, LevelChoice) else LevelChoice(levels=tuple(chosen))
 

@@ -120,7 +120,7 @@ class Votes(Checked):
         """All copies, including those that voted for no class."""
         return sum(self.counts) + self.lost
 
-    def of(self, label: int) -> int:
+    def for_class(self, label: int) -> int:
         """The votes for a class."""
         return self.counts[label] if label < len(self.counts) else 0
 

@@ -95,12 +95,12 @@ ROWS = st.builds(
 def summarise(
     rows: Iterable[Row], quantities: Mapping[str, Quantity] | None = None
 ) -> tuple[summary.GroupSummary, ...]:
-    return summary.summarise(ResultTable.of(rows), quantities)
+    return summary.summarise(ResultTable.from_rows(rows), quantities)
 
 
 def flag(rows: Iterable[Row], **options: Any) -> flags.Flagged:
-    return flags.flag(Columns.of(rows), **options)
+    return flags.flag(Columns.from_rows(rows), **options)
 
 
 def class_bias(rows: Iterable[Row], **options: Any) -> class_differences.ClassBias:
-    return class_differences.class_bias(Columns.of(rows), **options)
+    return class_differences.class_bias(Columns.from_rows(rows), **options)

@@ -22,7 +22,7 @@ from robaudit import (
 )
 from robaudit.engine.votes import count_votes, flip_by_votes
 from robaudit.results import MOST_STORED_DRAWS
-from robaudit.runs.rows import packed
+from robaudit.runs.rows import bits_as_text
 
 
 class StandIn(Estimator):
@@ -52,7 +52,7 @@ class StandIn(Estimator):
         draws = self.draws if batch.noise.random else 1
         same = torch.empty((len(predicted), draws), dtype=torch.bool, device=batch.x.device)
         votes = count_votes(batch, range(len(predicted)), 0, draws, same).tolist()
-        texts = packed(same) if draws <= MOST_STORED_DRAWS else [None] * len(predicted)
+        texts = bits_as_text(same) if draws <= MOST_STORED_DRAWS else [None] * len(predicted)
         return [
             self._result(row, label, draws, bits, random=batch.noise.random)
             for row, label, bits in zip(votes, predicted, texts, strict=True)

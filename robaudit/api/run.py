@@ -320,12 +320,12 @@ class Run(stored.Run):
         # Before the next imports, which need matplotlib.
         can_draw(required=True, where="plot")
         from robaudit.report.pictures import FORMATS
-        from robaudit.report.pictures.kinds import drawing_of, figure_of, look_of, picture
+        from robaudit.report.pictures.kinds import drawing_of, figure_of, picture, size_of
 
         format_ = "" if path is None else Path(path).suffix.lower().lstrip(".")
         if path is not None:
             arguments.choose("path", format_, FORMATS)
-        size = look_of(width, title=title, caption=caption)
+        size = size_of(width, title=title, caption=caption)
         request = _request(
             estimator, noise, level, sigma, threshold=threshold, bottom=max_images, label=label
         )

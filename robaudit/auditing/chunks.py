@@ -105,7 +105,7 @@ def steps(
     pixels = torch.stack([sample.pixels.to(engine.model.dtype) for sample in samples])
     x = pixels.to(engine.model.device)
     labels = torch.tensor([-1 if s.label is None else s.label for s in samples], device=x.device)
-    batch = ImageBatch.of(engine, x, ids=[s.id for s in samples], labels=labels)
+    batch = ImageBatch.from_images(engine, x, ids=[s.id for s in samples], labels=labels)
     finite: list[bool] = batch.logits.isfinite().all(1).tolist()
     refused = dict[str, SampleError]()
     usable = list[Sample]()
@@ -169,7 +169,7 @@ def _broken(sample: Sample, task: Task, name: str, value: float, where: str) -> 
 
 def _row_of(sample: Sample, predicted: int, result: Result, task: Task, name: str) -> Row:
     """A result of a task as a row."""
-    return Row.of(
+    return Row.from_result(
         result,
         sample_id=sample.id,
         label=sample.label,

@@ -24,7 +24,7 @@ from robaudit.text import count
 OnError = Literal["stop", "skip"]
 # Seconds between two flushes. A kill loses what was computed since the last one, and each flush
 # costs a sync of the disk.
-_DUE = 1.0
+_FLUSH_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ class _Loop:
         results = len(self._unwritten.rows) + len(self._unwritten.skipped)
         if not results:
             return False
-        late = time.perf_counter() - self._last_write >= _DUE
+        late = time.perf_counter() - self._last_write >= _FLUSH_SECONDS
         return late or results >= FLUSH_ROWS
 
     def _write(self) -> None:
@@ -307,7 +307,7 @@ class _Loop:
         self._last_write = time.perf_counter()
         if flush.rows or flush.skipped:
             sample_ids = dict.fromkeys(row.sample_id for row in flush.rows)
-            flush.images = {
+            flush.digests = {
                 name: self._digests.pop(name) for name in sample_ids if name in self._digests
             }
             self._state.write(flush)

@@ -44,8 +44,8 @@ _CHUNKS_OF_WORKER = 2  # while one is computed, the images of the next are read
 # A chunk whose workers are lost so often is itself the likely reason, for example lack of memory.
 _MOST_ATTEMPTS = 4
 _TERMINATED = 128 + signal.SIGTERM  # the exit code that a shell gives to a terminated process
-_ALONE = "local"  # Ray's address of a cluster of this machine, for this audit only
-_ALONE_HAS: dict[str, Any] = {"include_dashboard": False}
+_PRIVATE_CLUSTER = "local"  # Ray's address of a cluster of this machine, for this audit only
+_PRIVATE_CLUSTER_OPTIONS: dict[str, Any] = {"include_dashboard": False}
 _SETTINGS = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".|^$",  # otherwise it prints workers' logs among our output
     # Workers that ask for no GPU see those of this process; without this, with a warning.
@@ -53,7 +53,7 @@ _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # a cluster that an audit starts reports to nobody
 }
 """Ray's settings, unless the user has set others."""
-_SETTINGS_ALONE = {
+_PRIVATE_CLUSTER_SETTINGS = {
     # Its servers listen on 127.0.0.1 alone, as on the systems in the name.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_AUTH_MODE": "token",
@@ -581,7 +581,7 @@ def _connected(
     # Several devices of this machine always get a private cluster; RAY_ADDRESS may be of another.
     cluster = None if devices else address or os.environ.get("RAY_ADDRESS")
     if "ray" not in sys.modules:  # otherwise it has read them already
-        settings = _SETTINGS if cluster else {**_SETTINGS, **_SETTINGS_ALONE}
+        settings = _SETTINGS if cluster else {**_SETTINGS, **_PRIVATE_CLUSTER_SETTINGS}
         for name, value in settings.items():
             os.environ.setdefault(name, value)
     option = DEVICE + f" {','.join(map(str, devices))}" if devices else _OPTION
@@ -621,7 +621,7 @@ def _initialise(ray: Any, cluster: str | None, devices: Sequence[torch.device], 
     Raises:
         RobauditError: there is none, or it cannot be used.
     """
-    options = {} if cluster else _ALONE_HAS
+    options = {} if cluster else _PRIVATE_CLUSTER_OPTIONS
     if devices:
         # As many CPUs as the workers take together, so that Ray has room for all of them.
         options = {**options, "num_cpus": len(devices) * max(1, cores() // len(devices))}
@@ -631,7 +631,7 @@ def _initialise(ray: Any, cluster: str | None, devices: Sequence[torch.device], 
     try:
         with contextlib.chdir(root):
             ray.init(
-                address=cluster or _ALONE,
+                address=cluster or _PRIVATE_CLUSTER,
                 log_to_driver=False,
                 logging_level=logging.CRITICAL,
                 **options,

@@ -177,7 +177,7 @@ def _differences_from_votes(row: Row) -> Iterator[Mismatch]:
     if votes is None:
         return
     draws = max(1, votes.draws)
-    share = votes.of(row.predicted) / draws
+    share = votes.for_class(row.predicted) / draws
     expected = {"value": share}
     # A confidence sequence depends on more than the final votes.
     if row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE:

@@ -133,8 +133,8 @@ def _write(
     from robaudit.report.comparison_tables import comparison_tables, csv_text
     from robaudit.report.tables import Terminal, markdown_text
 
-    base_subject = Subject.of(base.info, "compare")
-    subject = Subject.of(new.info, "compare", base_subject, comparison.left_out())
+    base_subject = Subject.from_info(base.info, "compare")
+    subject = Subject.from_info(new.info, "compare", base_subject, comparison.left_out())
     names = new.class_names or base.class_names
     tables = list(comparison_tables(comparison, base.info, new.info, names))
     if format_ == "table":
@@ -144,7 +144,9 @@ def _write(
     elif format_ == "csv":
         emit(csv_text(comparison), output)
     elif format_ == "json":
-        document = CompareDocument.of(decisions, subject, counts_as, comparison=comparison)
+        document = CompareDocument.from_decisions(
+            decisions, subject, counts_as, comparison=comparison
+        )
         emit(json_text(document.document(names)), output)
     elif format_ == "md":
         markdown = markdown_text(tables)

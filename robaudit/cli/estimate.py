@@ -131,7 +131,7 @@ class _Files:
             from robaudit.report.ci.document import Subject
             from robaudit.report.ci.junit import junit
 
-            subject = Subject.of(run.info, "estimate")
+            subject = Subject.from_info(run.info, "estimate")
             write_output(self.junit, [junit(decisions, subject, inconclusive=inconclusive)])
         if self.reports:
             from robaudit.report.gallery import ImageSource
@@ -490,7 +490,7 @@ def _until_decided(
         # The gates still count if the reader of the summary leaves.
         with reader_may_leave():
             print_run(outcome.run)
-    subject = Subject.of(outcome.run.info, "estimate")
+    subject = Subject.from_info(outcome.run.info, "estimate")
     return report_gates(outcome.decisions, counts_as, "text", None, subject)
 
 

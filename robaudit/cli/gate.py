@@ -95,7 +95,7 @@ def gate(
             "--until-decided accounts for it"
         )
     counts_as: Verdict = inconclusive or "inconclusive"
-    subject = Subject.of(opened.info, "gate")
+    subject = Subject.from_info(opened.info, "gate")
     raise typer.Exit(report_gates(decisions, counts_as, format_, output, subject))
 
 
@@ -175,7 +175,8 @@ def _print_text(
     colours = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
     # A gate on warnings reports them itself.
     renderables = [
-        Text(printable(f"warning: {text}"), "yellow") for text in subject.untold(decisions)
+        Text(printable(f"warning: {text}"), "yellow")
+        for text in subject.unreported_warnings(decisions)
     ]
     for verdict, line in lines(decisions, inconclusive):
         text = Text(line)

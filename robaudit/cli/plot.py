@@ -130,9 +130,9 @@ def plot(
 
     # Before the runs are read, which may take a while.
     can_draw(required=True, where=f"-o {output}")
-    from robaudit.report.pictures.kinds import drawing_of, look_of, picture
+    from robaudit.report.pictures.kinds import drawing_of, picture, size_of
 
-    size = look_of(width, title=not no_title, caption=not no_caption)
+    size = size_of(width, title=not no_title, caption=not no_caption)
     # Checked for a spec, too: here the message names the option.
     chosen_levels = levels(noise, level, sigma)
     if kind == _NOISE:

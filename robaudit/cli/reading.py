@@ -366,9 +366,9 @@ def _write_rows(paths: Sequence[Path], request: SectionRequest, form: str, to: P
         run = Run(path, info, folder.rows_so_far())
     rows: Iterable[Row] = run.rows
     if request.estimators or request.levels:
-        keys = dict.fromkeys(map(GroupKey.of, rows))
+        keys = dict.fromkeys(map(GroupKey.from_row, rows))
         wanted_keys = set(chosen(keys, request.estimators, request.levels, str(path)))
-        rows = (row for row in run.rows if GroupKey.of(row) in wanted_keys)
+        rows = (row for row in run.rows if GroupKey.from_row(row) in wanted_keys)
     names = info.data.class_names
     # Piece by piece: the rows of a large run do not fit into memory as one text.
     pieces: Iterable[str | bytes]

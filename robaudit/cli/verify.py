@@ -150,7 +150,7 @@ def _exit_code(
     # After the contradictions: they are found without the weights, too.
     if missing is not None:
         raise missing
-    return FALSE_DECLARATION if consistency.of(Verdict.DECLARED) else 0
+    return FALSE_DECLARATION if consistency.with_verdict(Verdict.DECLARED) else 0
 
 
 def _recomputed(

@@ -43,7 +43,7 @@ from robaudit.numerics.image_intervals import (
 from robaudit.numerics.intervals import paired_difference, share_variance
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, chosen
-from robaudit.runs.table import Columns, alike, antithetic
+from robaudit.runs.table import Columns, antithetic, common_draws
 from robaudit.settings import THRESHOLD
 from robaudit.stats.flags import Certainty, check_threshold, usual_threshold
 from robaudit.text import known_name
@@ -90,7 +90,7 @@ def compare(
             if before is not None and now is not None:
                 correct.append((before, now))
         for pair in sample_pairs:
-            key = GroupKey.of(pair[1])
+            key = GroupKey.from_row(pair[1])
             if key not in collectors:
                 collectors[key] = _collector(base, new, pair, matching)
             collectors[key].add(pair)
@@ -108,7 +108,7 @@ def compare(
         )
     groups = {}
     for key, collector in collectors.items():
-        lost = [row for row in matching.lost if GroupKey.of(row) == key]
+        lost = [row for row in matching.lost if GroupKey.from_row(row) == key]
         groups[key] = collector.group(lost, where)
     _warn(matching)
     skipped_labelled = {row.sample_id for row in matching.lost if row.correct is not None}
@@ -136,7 +136,7 @@ def _collector(base: Run, new: Run, pair: Pair, matching: Matching) -> Pairs:
             f"{pair[1].estimator!r} is {old_quantity.name} in one and {quantity.name} in the other"
         )
         raise RunError(where, what, "compare estimators of one quantity")
-    return Pairs(GroupKey.of(pair[1]), quantity, matching)
+    return Pairs(GroupKey.from_row(pair[1]), quantity, matching)
 
 
 def _clean(
@@ -410,7 +410,7 @@ def _label_votes(side: Columns, mask: Mask, confidence: float) -> Estimate | Non
     None where the images have different numbers of draws, whose votes cannot be pooled.
     """
     draws = side.label_draws[mask]
-    number = alike(draws)
+    number = common_draws(draws)
     if number is None:
         return None
     shares = side.hits[mask] / draws

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from robaudit.compare.result import Comparison, Difference, GroupComparison
 from robaudit.errors import RunError
 from robaudit.estimates import Bounds, Estimate
-from robaudit.gates.decide import Decision, settle
+from robaudit.gates.decide import Decision, decide_measured
 from robaudit.gates.evidence import ANY_VALUES, matching_groups, only_group, refuse_results_of
 from robaudit.gates.measure import Basis, ClassPart, Measured, Method, check_between
 from robaudit.plugins import reference
@@ -78,7 +78,7 @@ class Drop:
         return self._widened(self.estimate.bounds or (-self.span, self.span))
 
     @property
-    def settled(self) -> Bounds:
+    def limit(self) -> Bounds:
         """The limit of the interval for endless draws."""
         value = self.estimate.value
         if self.estimate.has_interval:
@@ -142,16 +142,16 @@ def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
         )
         measured = _measured([drop], 0, basis)
         skipped = _skipped(unknown, comparison.samples + unknown)
-        return settle(gate, measured, basis, skipped, *outside)
+        return decide_measured(gate, measured, basis, skipped, *outside)
     group = _group_of(gate, comparison)
-    gate = gate.about(group.key.estimator, group.key.at)
+    gate = gate.with_result(group.key.estimator, group.key.at)
     measure, limits = _OF_RESULTS[gate.quantity]
     check_between(gate, *limits(group.span), gate.quantity, gate.threshold)
     # A number of samples is about these samples; only a share has a population.
     if gate.quantity == "newly_flagged":
         basis = replace(basis, population=False)
     measured = measure(group, basis)
-    return settle(gate, measured, basis, *_remarks(group), *outside)
+    return decide_measured(gate, measured, basis, *_remarks(group), *outside)
 
 
 def _drop(
@@ -195,7 +195,7 @@ def _measured(
     if classes:
         method = f"{method}, simultaneous over {len(classes)} classes"
     largest = _largest([drop.bounds for drop in drops])
-    limit = _largest([drop.settled for drop in drops])
+    limit = _largest([drop.limit for drop in drops])
     return Measured(
         basis.estimate(first.estimate.value, largest, method),
         images if basis.population else draws,
@@ -306,12 +306,12 @@ def _counted(
     remark = f"{certain} of {size} samples, each beyond its own 95 % interval"
     if likely:
         remark += f", {likely} more {Certainty.LIKELY}"
-    stuck = "samples whose intervals contain the threshold leave it open"
+    remedy = "samples whose intervals contain the threshold leave it open"
     lower, upper = bounds.bounds or (value, value)
     # Bounds allow for chance, so they may exclude the number of samples that appear to be changed.
     within = min(max(float(value), lower), upper)
     estimate = replace(bounds, value=within)
-    return Measured(estimate, stuck=stuck, images=size, remarks=(remark,))
+    return Measured(estimate, remedy=remedy, images=size, remarks=(remark,))
 
 
 _OF_RESULTS: Mapping[

@@ -17,7 +17,7 @@ from robaudit.numerics.intervals import antithetic_difference, paired_difference
 from robaudit.quantities import Quantity
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.rows import Row
-from robaudit.runs.table import NO_CLASS, Columns, Draft, Ints, antithetic
+from robaudit.runs.table import NO_CLASS, Columns, ColumnsBuilder, Ints, antithetic
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +154,7 @@ class Pairs:
         self._why = "" if known else "it is another estimator in each run"
         self._ids = list[str]()
         self._shared = array("d")
-        self._drafts = Draft(key, self._ids), Draft(key, self._ids)
+        self._drafts = ColumnsBuilder(key, self._ids), ColumnsBuilder(key, self._ids)
 
     def add(self, pair: Pair) -> None:
         """Add a pair."""

@@ -30,7 +30,7 @@ def comparisons(runs: Runs) -> dict[str, Comparisons]:
 
 def _compared(base: Run, new: Run) -> Comparisons:
     """The comparison of two runs, cached: several sections of a page show it."""
-    cache = base.table.memo
+    cache = base.table.cache
     key = id(new.table)
     if key not in cache:
         groups = {}

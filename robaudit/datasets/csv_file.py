@@ -12,7 +12,7 @@ from typing import Any, Literal, TextIO
 from pydantic import Field
 
 from robaudit.datasets.class_names import text_labels
-from robaudit.datasets.dataset import boundary, different, find
+from robaudit.datasets.dataset import boundary, different, existing_path
 from robaudit.datasets.image_set import ImageSet
 from robaudit.datasets.listing import METADATA, USUAL_LABELS, USUAL_PATHS, usual
 from robaudit.errors import DataError, did_you_mean
@@ -55,7 +55,7 @@ class CsvSpec(FilesSpec):
         # Imports torch, which reading a spec does not need.
         from robaudit.datasets.decode import file_pixels
 
-        path = find(self.path, base_dir, "file")
+        path = existing_path(self.path, base_dir, "file")
         columns = self._table(path)
         labels = None
         class_names = self.class_names
@@ -76,7 +76,7 @@ class CsvSpec(FilesSpec):
         Raises:
             DataError: there is no column of this name.
         """
-        return self._table(find(self.path, base_dir, "file"), name)["other"]
+        return self._table(existing_path(self.path, base_dir, "file"), name)["other"]
 
     def _table(self, path: Path, other: str | None = None) -> dict[str, list[str]]:
         """The values of the columns by use, as `_read` has them."""

@@ -83,7 +83,7 @@ class Dataset(Protocol):
         ...
 
 
-def find(
+def existing_path(
     written: str,
     base_dir: Path,
     kind: Literal["file", "folder"],
@@ -136,7 +136,7 @@ def boundary(root: str | None, base_dir: Path, folder: Path) -> Path:
         base_dir: the spec's folder.
         folder: the data's own folder.
     """
-    widest = folder if root is None else find(root, base_dir, "folder")
+    widest = folder if root is None else existing_path(root, base_dir, "folder")
     return Path(os.path.realpath(widest))
 
 

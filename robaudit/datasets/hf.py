@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import Field
 
 from robaudit.datasets.class_names import ClassIndex, label_array, text_labels
-from robaudit.datasets.dataset import Labels, boundary, different, find
+from robaudit.datasets.dataset import Labels, boundary, different, existing_path
 from robaudit.datasets.image_set import ImageSet, sample_parts
 from robaudit.datasets.listing import (
     USUAL_LABELS,
@@ -260,7 +260,7 @@ class HfSpec(FilesSpec):
         if self.class_names is None:
             return same
         classes = ClassIndex(self.class_names, self.class_ids)
-        found = [classes.find(name) for name in own_names]
+        found = [classes.existing_path(name) for name in own_names]
         # None: a class that the user calls otherwise. Half of the names must agree; two unrelated
         # lists of the same length would fit, too.
         in_place = all(index in (place, None) for place, index in enumerate(found))
@@ -316,9 +316,9 @@ def _chosen_files(path: str, base_dir: Path) -> tuple[str, list[Path], tuple[str
     elif glob.has_magic(path) and not os.path.lexists(place):
         # pathlib takes no absolute patterns.
         names = glob.glob(str(place), recursive=True)  # noqa: PTH207
-        files = [find(name, base_dir, "file") for name in sorted(names)]
+        files = [existing_path(name, base_dir, "file") for name in sorted(names)]
     else:
-        files = [find(path, base_dir, "file", _HUB)]
+        files = [existing_path(path, base_dir, "file", _HUB)]
     if not files:
         raise DataError(
             path,

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from robaudit.datasets.class_names import ClassIndex
-from robaudit.datasets.dataset import Labels, boundary, find, name_text
+from robaudit.datasets.dataset import Labels, boundary, existing_path, name_text
 from robaudit.datasets.image_set import ImageSet
 from robaudit.datasets.listing import METADATA, is_link, not_read, visible_files, visible_folders
 from robaudit.errors import DataError
@@ -98,7 +98,7 @@ class ImagesSpec(FilesSpec):
         # Imports torch, which reading a spec does not need.
         from robaudit.datasets.decode import file_pixels
 
-        folder = find(self.path, base_dir, "folder")
+        folder = existing_path(self.path, base_dir, "folder")
         folders = _in_order(visible_folders(folder))
         # Without class folders, all files are in one group without a name.
         files_by_folder = {
@@ -234,7 +234,7 @@ def _classes(spec: ImagesSpec, present: Sequence[str]) -> tuple[dict[str, int], 
     """
     class_names = spec.class_names
     classes = ClassIndex(class_names or present, spec.class_ids if class_names else None)
-    found = {name: classes.find(name) for name in present}
+    found = {name: classes.existing_path(name) for name in present}
     index = {name: number for name, number in found.items() if number is not None}
     unknown = next((name for name in present if name not in index), None)
     if unknown is None or class_names is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-ONE_BY_ONE = threading.RLock()
+READ_LOCK = threading.RLock()
 """Lock around reads by code of a program or library that may not be thread-safe.
 
 Reentrant, because a data set in memory may read samples of another one.
@@ -99,7 +99,7 @@ class ImageSet:
         return Sample(sample_id, pixels, as_label(label, where, self.class_names))
 
     def _item(self, index: int, where: str) -> Any:
-        lock = contextlib.nullcontext() if self._parallel else ONE_BY_ONE
+        lock = contextlib.nullcontext() if self._parallel else READ_LOCK
         try:
             with lock:
                 return self._items[index]

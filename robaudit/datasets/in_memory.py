@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from robaudit.datasets.class_names import label_array
 from robaudit.datasets.dataset import Dataset, different, first_samples
 from robaudit.datasets.decode import is_grey, object_pixels
-from robaudit.datasets.image_set import ONE_BY_ONE, ImageSet, sample_parts
+from robaudit.datasets.image_set import READ_LOCK, ImageSet, sample_parts
 from robaudit.datasets.listing import USUAL_LABELS
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.spec.model import ImageOptions
@@ -152,7 +152,7 @@ def _readable(items: Any) -> Iterator[Any]:
     """The items that can be read."""
     for index in range(len(items)):
         try:
-            with ONE_BY_ONE:
+            with READ_LOCK:
                 item = items[index]
         except Exception:  # noqa: BLE001, S112  the program's code may raise anything; an audit reports it
             continue

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from robaudit.datasets.class_names import label_array, text_labels
-from robaudit.datasets.dataset import find
+from robaudit.datasets.dataset import existing_path
 from robaudit.datasets.image_set import ImageSet
 from robaudit.errors import DataError, did_you_mean
 from robaudit.settings import BY
@@ -60,7 +60,7 @@ class NpzSpec(BaseDatasetSpec):
         # Imports torch, which reading a spec does not need.
         from robaudit.datasets.decode import as_pixels
 
-        path = find(self.path, base_dir, "file")
+        path = existing_path(self.path, base_dir, "file")
         labels = None
         class_names = self.class_names
         images = _array(path, self.path, self.images_key, "images_key")
@@ -84,7 +84,7 @@ class NpzSpec(BaseDatasetSpec):
         Raises:
             DataError: there is no array of this name, or it has another shape.
         """
-        values = _array(find(self.path, base_dir, "file"), self.path, name, BY.words)
+        values = _array(existing_path(self.path, base_dir, "file"), self.path, name, BY.words)
         if values.ndim != 1:
             raise DataError(
                 self.path,

@@ -98,7 +98,7 @@ class ImageBatch:
     _tangents: dict[object, Tangent] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(
+    def from_images(
         cls,
         engine: Engine,
         x: Tensor,

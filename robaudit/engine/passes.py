@@ -312,7 +312,7 @@ class Engine:
         model = self._noisy.clipping(source.noise.clip)
         if pool is not None:
             most = max(int(numbers[-1]) for numbers in draws) + 1
-            cached = pool.holding(images, most, x)
+            cached = pool.with_draws(images, most, x)
             if cached is not None:
                 yield from self._pooled_logits(model, x, source, images, levels, draws, cached)
                 return

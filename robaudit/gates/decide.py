@@ -162,7 +162,7 @@ def decide(
             full = gate
             evidence = next(iter(results.values()))
         else:
-            full = gate.about(key.estimator, key.at)
+            full = gate.with_result(key.estimator, key.at)
             evidence = results[key]
         with blaming(
             f"gate statistic {gate.quantity}",
@@ -172,7 +172,7 @@ def decide(
             measured = statistic_of(gate).measure(full, evidence)
             if not isinstance(measured, Measured):
                 raise BrokenContractError(f"measure() returned {shown(measured)}, not a Measured")
-        decisions.append(settle(full, measured, basis))
+        decisions.append(decide_measured(full, measured, basis))
     return tuple(decisions)
 
 
@@ -193,7 +193,7 @@ def check_confidence(confidence: float) -> None:
         )
 
 
-def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decision:
+def decide_measured(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decision:
     """Decide a gate by the interval of its quantity, or by the value alone.
 
     The value alone decides with ``basis.point`` where no interval covers the quantity's error.
@@ -243,13 +243,13 @@ def _further(
     """
     from scipy.special import ndtri
 
-    if not measured.now:
-        return None, measured.stuck
+    if not measured.number:
+        return None, measured.remedy
     value = measured.estimate.value
     # The end beyond the threshold keeps the gate open: the lower one (0) or the upper one (1).
     side = int(value < gate.threshold)
     end = bounds[side]
-    limit = (measured.settled or (value, value))[side]
+    limit = (measured.limit or (value, value))[side]
     # Images without a value, or with an open end, keep this end from ever passing the threshold.
     limit_decides = (limit - gate.threshold) * (0.5 - side) > 0.0
     if not limit_decides or math.isinf(end):
@@ -263,6 +263,6 @@ def _further(
     # half of the cases. With a normal error, ((z + .84) / z)^2 times as many decide in 80 % of
     # them; z is the normal quantile of the confidence, .84 the quantile of the power.
     for_power = (1.0 + float(ndtri(_POWER)) / float(ndtri(0.5 + basis.confidence / 2.0))) ** 2
-    more = max(1, math.ceil(measured.now * (factor * for_power - 1.0)))
+    more = max(1, math.ceil(measured.number * (factor * for_power - 1.0)))
     power = f"a power of {100 * _POWER:g} %"
     return more, f"about {more:,} more {basis.unit} would decide it with {power} at this value"

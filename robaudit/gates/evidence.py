@@ -47,8 +47,8 @@ class Evidence:
         self.basis = basis
         self.key = columns.key
         # Votes have an interval without bias, which approximations from the same copies lack.
-        self.every = columns.by_votes()
-        self.rows = self.every.finite
+        self.all_rows = columns.by_votes()
+        self.rows = self.all_rows.finite
         self.by_label = bool(run.info.data.labelled)
         self.voted = int(columns.approximated.sum())
         self._computed: dict[Callable[[Evidence], Any], Any] = {}
@@ -61,13 +61,13 @@ class Evidence:
     @property
     def size(self) -> int:
         """Number of rows, including those without a finite value."""
-        return len(self.every)
+        return len(self.all_rows)
 
     @property
     def draws(self) -> int:
         """Noisy copies per image, on average: forward passes without the clean pass."""
         # Images that stop adaptively have numbers of their own.
-        return max(1, round(int(self.every.forwards.sum()) / self.size) - 1)
+        return max(1, round(int(self.all_rows.forwards.sum()) / self.size) - 1)
 
     @property
     def has_votes(self) -> bool:
@@ -88,7 +88,7 @@ class Evidence:
     @property
     def classes(self) -> Ints:
         """The class of every row, -1 where unknown."""
-        return self.every.label if self.by_label else self.every.predicted
+        return self.all_rows.label if self.by_label else self.all_rows.predicted
 
     @property
     def without_class(self) -> int:
@@ -144,7 +144,7 @@ def matching_groups(
     where = f"gate {str(gate)!r}"
     keys = list(keys)
     names = list(dict.fromkeys(key.estimator for key in keys))
-    named = [name for name in names if gate.means(name)]
+    named = [name for name in names if gate.applies_to(name)]
     if not named:
         estimators = [ResultName.parse(name).estimator for name in names]
         known = dict.fromkeys([*estimators, *names])

@@ -37,7 +37,7 @@ class Basis:
 
     def estimate(self, value: float, bounds: Bounds | None, method: str) -> Estimate:
         """A value with the interval ``bounds``, if there is one, and the coverage of the basis."""
-        return Estimate.of(value, bounds, method, self.covers)
+        return Estimate.from_bounds(value, bounds, method, self.covers)
 
     @property
     def unit(self) -> str:
@@ -86,21 +86,21 @@ class Measured:
 
     Attributes:
         estimate: the value with the interval that decides gates.
-        now: present number of draws per image, or of images. 0: the effect of a larger number is
+        number: present number of draws per image, or of images. 0: the effect of a larger number is
             none, or is not known.
-        settled: the limit of the interval for endless draws or images; it is wider than the value
+        limit: the limit of the interval for endless draws or images; it is wider than the value
             if images have no value or an open end. Default: the value alone.
         classes: the classes behind the value, worst first.
-        stuck: the remark where a larger number would not narrow the interval.
+        remedy: the remark where a larger number would not narrow the interval.
         images: number of images, including those without a known value; 0: it is not about images.
         remarks: on the comparison, and on errors that the interval does not cover.
     """
 
     estimate: Estimate
-    now: int = 0
-    settled: Bounds | None = None
+    number: int = 0
+    limit: Bounds | None = None
     classes: tuple[ClassPart, ...] = ()
-    stuck: str = ""
+    remedy: str = ""
     images: int = 0
     remarks: tuple[str, ...] = ()
 
@@ -130,7 +130,7 @@ def check_between(
         )
 
 
-def counted(count: int, total: int, basis: Basis, remarks: tuple[str, ...] = ()) -> Measured:
+def counted_share(count: int, total: int, basis: Basis, remarks: tuple[str, ...] = ()) -> Measured:
     """A share of images, counted without error.
 
     It is exact for these images, and has Clopper-Pearson's interval for the population.

@@ -12,7 +12,7 @@ import numpy as np
 from robaudit.errors import SpecError
 from robaudit.estimates import Bounds, Covers, Estimate
 from robaudit.gates.evidence import Evidence, matching_groups, only_group, refuse_results_of
-from robaudit.gates.measure import ClassPart, Measured, Method, check_between, counted
+from robaudit.gates.measure import ClassPart, Measured, Method, check_between, counted_share
 from robaudit.names import ResultName
 from robaudit.numerics.image_intervals import (
     BY_RANKS,
@@ -32,7 +32,7 @@ from robaudit.numerics.image_intervals import (
 from robaudit.plugins import STATISTICS, load_object, reference
 from robaudit.quantities import LOSS, Quantity
 from robaudit.runs.groups import GroupKey
-from robaudit.runs.table import alike, antithetic
+from robaudit.runs.table import antithetic, common_draws
 from robaudit.spec.gate_grammar import Gate
 from robaudit.text import known_name
 
@@ -98,14 +98,14 @@ def _warnings(_: Gate, evidence: Evidence) -> Measured:
 
 def _accuracy(gate: Gate, evidence: Evidence) -> Measured:
     """The share of labelled images whose clean prediction is the label."""
-    judged = int(evidence.every.judged.sum())
+    judged = int(evidence.all_rows.judged.sum())
     if not judged:
         raise SpecError(
             f"gate {str(gate)!r}",
             "the run has no labels, and so no accuracy",
             "audit labelled images",
         )
-    return counted(int(evidence.every.correct.sum()), judged, evidence.basis)
+    return counted_share(int(evidence.all_rows.correct.sum()), judged, evidence.basis)
 
 
 # --- of the images
@@ -156,7 +156,7 @@ def _of_images(
             images=evidence.size,
             remarks=tuple(remarks),
         )
-    stuck = _why_draws_do_not_help(evidence, images)
+    remedy = _why_draws_do_not_help(evidence, images)
     remarks += _caveats(evidence, classes=bool(measured.classes))
     bounded_scale = math.isfinite(scale.low) and math.isfinite(scale.high)
     if population and means and not bounded_scale:
@@ -165,12 +165,14 @@ def _of_images(
             f"the mean of an unbounded quantity has no interval for {LIKE_THESE} on that side: "
             "median and p05 have one"
         )
-    now = 0
+    number = 0
     if countable and population:
-        now = evidence.size
-    elif countable and not stuck:
-        now = evidence.draws
-    return replace(measured, now=now, stuck=stuck, images=evidence.size, remarks=tuple(remarks))
+        number = evidence.size
+    elif countable and not remedy:
+        number = evidence.draws
+    return replace(
+        measured, number=number, remedy=remedy, images=evidence.size, remarks=tuple(remarks)
+    )
 
 
 def _why_draws_do_not_help(evidence: Evidence, images: MeasuredImages) -> str:
@@ -213,11 +215,11 @@ def _quantile(
     quantile = population_quantile if evidence.basis.population else measured_quantile
     ends = quantile(better, q, confidence)
     # Exact images: what endless draws would leave of the interval.
-    settled = measured_quantile(better.exact(), q, confidence)
+    limits = measured_quantile(better.exact(), q, confidence)
     value = sign * float(np.quantile(better.values, q))
     return Measured(
         evidence.basis.estimate(value, _signed(ends, sign), BY_RANKS),
-        settled=_signed(settled, sign),
+        limit=_signed(limits, sign),
     )
 
 
@@ -229,17 +231,17 @@ def _share_below(gate: Gate, evidence: Evidence, better: MeasuredImages, sign: f
     ends = share(better, t, confidence)
     value = float((better.values < t).mean())
     estimate = evidence.basis.estimate(value, ends, BY_RANKS)
-    return Measured(estimate, settled=measured_share(better.exact(), t, confidence))
+    return Measured(estimate, limit=measured_share(better.exact(), t, confidence))
 
 
 def _mean(_: Gate, evidence: Evidence, better: MeasuredImages, sign: float) -> Measured:
     """The mean of the images' values."""
     confidence = evidence.basis.confidence
     ends, method = _mean_of(better, evidence, confidence)
-    settled = measured_mean(better.exact(), confidence)
+    limits = measured_mean(better.exact(), confidence)
     mean = sign * float(better.values.mean())
     estimate = evidence.basis.estimate(mean, _signed(ends, sign), method)
-    return Measured(estimate, settled=_signed(settled, sign))
+    return Measured(estimate, limit=_signed(limits, sign))
 
 
 def _mean_of(images: MeasuredImages, evidence: Evidence, confidence: float) -> tuple[Bounds, str]:
@@ -254,17 +256,17 @@ def _noisy_accuracy(gate: Gate, evidence: Evidence) -> Measured:
     rows = evidence.rows.take(evidence.rows.label_draws > 0)
     draws = rows.label_draws
     shares = rows.hits / rows.label_draws
-    same_draws = alike(rows.label_draws)
+    same_draws = common_draws(rows.label_draws)
     # The stored intervals are of the votes for the prediction; those for the label need their own.
     ends = restated(shares, shares, shares, draws, TAIL, rows.label_split)
     # Votes are pooled where all images have equally many; antithetic draws pool pairs of votes.
     split = None if same_draws is None else antithetic(rows.label_split)
     unknown = evidence.rows.not_finite
     images = MeasuredImages(shares, *ends, 0.0, 1.0, unknown=unknown, draws=same_draws, split=split)
-    now = evidence.size if evidence.basis.population else round(float(draws.mean()))
+    number = evidence.size if evidence.basis.population else round(float(draws.mean()))
     return replace(
         _mean(gate, evidence, images, 1.0),
-        now=now,
+        number=number,
         images=len(shares),
         remarks=tuple(evidence.without_value),
     )
@@ -286,7 +288,7 @@ def _of_classes(
     intervals = [_mean_of(images, evidence, class_confidence) for images in parts.values()]
     ends = [bounds for bounds, _ in intervals]
     method = f"simultaneous over {len(parts)} classes, {intervals[0][1]}"
-    settled = [measured_mean(images.exact(), class_confidence) for images in parts.values()]
+    limits = [measured_mean(images.exact(), class_confidence) for images in parts.values()]
     # A class may have only images without a finite value.
     means = [
         float(images.values.mean()) if len(images.values) else math.nan for images in parts.values()
@@ -306,14 +308,14 @@ def _of_classes(
     if gap:
         value = max(known) - min(known)
         bounds = _gap(ends)
-        limit = _gap(settled)
+        limit = _gap(limits)
     else:
         value = sign * min(known)
         bounds = _signed(_smallest(ends), sign)
-        limit = _signed(_smallest(settled), sign)
+        limit = _signed(_smallest(limits), sign)
     return Measured(
         basis.estimate(value, bounds, method),
-        settled=limit,
+        limit=limit,
         classes=tuple(classes),
     )
 

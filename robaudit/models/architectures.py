@@ -17,7 +17,7 @@ from torch import nn
 from robaudit.errors import ModelError, did_you_mean, needs_extra
 from robaudit.models.formats import Source
 from robaudit.models.python_callable import call_target
-from robaudit.models.size import rehearsed
+from robaudit.models.size import build_on_trial
 
 
 def digits_cnn(channels: Sequence[int] = (16, 48), num_classes: int = 10) -> nn.Sequential:
@@ -240,7 +240,7 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
             try:
                 build = partial(builder, **options)
                 if tensors is not None:
-                    rehearsed(tensors, source.where, name, options, build)
+                    build_on_trial(tensors, source.where, name, options, build)
                 network = build()
             except ModelError:
                 raise

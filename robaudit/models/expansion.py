@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
 from robaudit.errors import ModelError
-from robaudit.models.operators import WITHOUT
+from robaudit.models.operators import EXPORT_WITHOUT_OR_TRUST
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -49,8 +49,8 @@ def check_expansion(functions: Mapping[Name, Sequence[Name]], where: str) -> Non
     """
     sizes = expanded_sizes(functions)
     if sizes is None:
-        raise ModelError(where, "has a function that calls itself", WITHOUT)
+        raise ModelError(where, "has a function that calls itself", EXPORT_WITHOUT_OR_TRUST)
     nodes = max(sizes.values(), default=0)
     if nodes > MOST_NODES:
         what = f"has {nodes:,} nodes once its functions are expanded (at most {MOST_NODES:,})"
-        raise ModelError(where, what, WITHOUT)
+        raise ModelError(where, what, EXPORT_WITHOUT_OR_TRUST)

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from robaudit.datasets.dataset import find
 from robaudit.errors import ModelError
 from robaudit.models import (
     exported,
@@ -57,7 +56,7 @@ def guess_format(path: Path, declared: str | None) -> Format:
     declarable = [form for form in FORMATS if form.suffixes and form is not state_dict.FORMAT]
     known = ", ".join(form.name for form in declarable)
     where = str(path)
-    find(where, Path(), "file", refuse=ModelError)
+    existing_path(where, Path(), "file", refuse=ModelError)
     try:
         with path.open("rb") as stream:
             head = stream.read(32)

@@ -411,7 +411,7 @@ class LogitModel(nn.Module):
         return True
 
 
-def once_a_model(
+def cached_by_model(
     compute: Callable[[LogitModel, torch.Tensor], T],
 ) -> Callable[[LogitModel, torch.Tensor], T]:
     """Cache a function by network, normalisation and image shape (channels, height, width)."""

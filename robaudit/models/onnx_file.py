@@ -20,7 +20,7 @@ from torch import nn
 from robaudit.errors import ModelError, needs_extra
 from robaudit.models.expansion import check_expansion
 from robaudit.models.formats import Format, LoadedNetwork, Source, batch_note, file_sha256
-from robaudit.models.operators import WITHOUT, Operator, check_operators
+from robaudit.models.operators import EXPORT_WITHOUT_OR_TRUST, Operator, check_operators
 from robaudit.models.weights import few
 from robaudit.text import first_line
 
@@ -352,7 +352,7 @@ def _check_functions(contents: OnnxContents, known: Collection[str], where: str)
     for domain, name in contents.functions:
         if domain in known or domain.startswith(_OWN_DOMAINS):
             what = f"defines the function {name[:80]!r} in onnxruntime's own domain {domain[:80]!r}"
-            raise ModelError(where, what, WITHOUT)
+            raise ModelError(where, what, EXPORT_WITHOUT_OR_TRUST)
     # The graph has a name that no operator has.
     check_expansion({**contents.functions, ("", ""): contents.graph}, where)
 

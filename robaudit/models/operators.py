@@ -25,7 +25,7 @@ METHODS = "*"
 Part = Literal["torch", "onnx"]
 """A part of the list: for TorchScript and .pt2, or for ONNX."""
 
-WITHOUT = "export it without, or pass " + TRUST + " if you trust the file"
+EXPORT_WITHOUT_OR_TRUST = "export it without, or pass " + TRUST + " if you trust the file"
 """The remedy for what needs trust."""
 LIST = Path(__file__).with_name("operators.yaml")
 
@@ -60,7 +60,7 @@ def check_operators(operators: Iterable[Operator], part: Part, where: str) -> No
             raise ModelError(
                 where,
                 f"calls {written!r}, which is not on the list of operators of ordinary networks",
-                WITHOUT,
+                EXPORT_WITHOUT_OR_TRUST,
             )
 
 

@@ -29,7 +29,7 @@ _ALWAYS_ALLOWED = 100_000
 large images."""
 
 
-def rehearsed(
+def build_on_trial(
     tensors: Mapping[str, torch.Tensor],
     where: str,
     network: str,

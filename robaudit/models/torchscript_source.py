@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from robaudit.errors import ModelError
-from robaudit.models.operators import METHODS, PYTHON, WITHOUT, Operator
+from robaudit.models.operators import EXPORT_WITHOUT_OR_TRUST, METHODS, PYTHON, Operator
 
 # What torch.jit.save writes: no comments, single quotes, tabs or line continuations. Torch's own
 # lexer and Python's read this subset alike, so that what is checked is what torch compiles.
@@ -129,11 +129,11 @@ class SourceCode:
             for statement in tree.body:
                 self._top_level(statement, module)
         except _RefusedError as refused:
-            raise ModelError(where, f"its code has {refused}", WITHOUT) from refused
+            raise ModelError(where, f"its code has {refused}", EXPORT_WITHOUT_OR_TRUST) from refused
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             reason = error.msg if isinstance(error, SyntaxError) else type(error).__name__
             what = f"its code is not what torch.jit.save writes ({reason})"
-            raise ModelError(where, what, WITHOUT) from error
+            raise ModelError(where, what, EXPORT_WITHOUT_OR_TRUST) from error
 
     def outside(self) -> Iterator[Operator]:
         """The names that the file uses and does not define: all of them must be on the list."""

@@ -18,7 +18,7 @@ from torch import nn
 from robaudit.errors import ModelError, did_you_mean, needs_extra
 from robaudit.models.formats import Source
 from robaudit.models.model_files import CONFIG, read_object
-from robaudit.models.size import rehearsed
+from robaudit.models.size import build_on_trial
 from robaudit.settings import TRUST
 from robaudit.text import clipped, count, first_line
 
@@ -154,7 +154,7 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
     with quiet(transformers), torch.random.fork_rng(devices=[]):
         build = partial(_config_and_class, transformers, values)
         try:
-            config, kind = rehearsed(tensors, source.where, wanted, values, build)
+            config, kind = build_on_trial(tensors, source.where, wanted, values, build)
         except ModelError:
             raise
         except Exception as error:

@@ -344,7 +344,7 @@ class DrawPool:
         self._filled = [0] * len(keys)
         self._pool: Tensor | None = None  # (samples, draws, *shape)
 
-    def holding(self, samples: Sequence[int], draws: int, like: Tensor) -> Tensor | None:
+    def with_draws(self, samples: Sequence[int], draws: int, like: Tensor) -> Tensor | None:
         """The pool (samples, at least ``draws``, *shape), float32, with the draws of these samples
         filled in; None if it grows too large.
 

@@ -56,7 +56,7 @@ def checks(consistency: Consistency) -> Iterator[Table]:
         notes=tuple(_notes(consistency)),
     )
     for kind in Verdict:
-        if conflicts := consistency.of(kind):
+        if conflicts := consistency.with_verdict(kind):
             yield _contradictions(kind, conflicts, consistency)
 
 
@@ -75,7 +75,7 @@ def _conclusion(consistency: Consistency) -> Cell:
     """How many comparisons were made, and how many contradictions of each kind were found."""
     counts = [count(consistency.violations, "violation")]
     for kind, text in _COUNTED.items():
-        if conflicts := consistency.of(kind):
+        if conflicts := consistency.with_verdict(kind):
             counts.append(f"{len(conflicts):,} {text}")
     comparisons = count(consistency.comparisons, "comparison")
     verdict = f"{comparisons} on {count(consistency.images, 'image')}, {', '.join(counts)}."

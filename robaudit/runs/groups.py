@@ -24,7 +24,7 @@ class GroupKey(Record):
     quantity: str
 
     @staticmethod
-    def of(row: Row) -> GroupKey:
+    def from_row(row: Row) -> GroupKey:
         """The key of a row."""
         return GroupKey(row.estimator, row.at, row.quantity)
 

@@ -69,7 +69,7 @@ class Row(Result):
         construction, or is checked when it is read."""
 
     @classmethod
-    def of(cls, result: Result, **address: Any) -> Row:
+    def from_result(cls, result: Result, **address: Any) -> Row:
         """The row of a result; ``address``: the other fields of the row."""
         return cls(**address, **dict(zip(_RESULT_FIELDS, _result_values(result), strict=True)))
 
@@ -209,7 +209,7 @@ def _reader() -> TypeAdapter[Row]:
     return TypeAdapter(Row)
 
 
-def packed(kept: Tensor) -> Iterator[str]:
+def bits_as_text(kept: Tensor) -> Iterator[str]:
     """The bits of each image as text: base64 of bytes, the first draw in the highest bit, zeros
     after the last.
 
@@ -230,7 +230,7 @@ def bits_of(row: Row) -> Bits | None:
     if votes is None or row.predicted >= len(votes.counts) or not row.fixed_votes:
         return None
     draws = votes.draws
-    kept = votes.of(row.predicted)
+    kept = votes.for_class(row.predicted)
     if draws < 1:
         return None
     if votes.bits is not None:
@@ -264,7 +264,7 @@ def check_split(row: Row) -> None:
         return
     split = row.votes.split
     draws = row.votes.draws
-    kept = row.votes.of(row.predicted)
+    kept = row.votes.for_class(row.predicted)
     # Each pair that disagrees has one copy that kept the class and one that did not; the others
     # come by twos.
     no_pairs = draws < 2 or draws % 2

@@ -46,7 +46,7 @@ class Run:
     @cached_property
     def table(self) -> ResultTable:
         """The results as columns of numbers; the rows are read on first use."""
-        return ResultTable.of(self.rows)
+        return ResultTable.from_rows(self.rows)
 
     def with_columns(self, frame: ResultTable) -> Self:
         """This run with the columns of its rows, which the caller has already; :attr:`table` then
@@ -211,7 +211,7 @@ def chosen(
         if not matching:
             raise RunError(where, f"has no estimator {wanted}", f"it has {', '.join(names)}")
         chosen_names.update(matching)
-    chosen_levels = set(LevelChoice.of(levels).among((key.at for key in keys), where))
+    chosen_levels = set(LevelChoice.from_levels(levels).among((key.at for key in keys), where))
     return [key for key in keys if key.at in chosen_levels and key.estimator in chosen_names]
 
 

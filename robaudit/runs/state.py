@@ -175,13 +175,13 @@ class Flush:
     Attributes:
         rows: results.
         skipped: samples that cannot be used.
-        images: pixel digests by sample id.
+        digests: of the pixels, by sample id.
         seconds: by step.
     """
 
     rows: list[Row] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
-    images: dict[str, str] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -304,7 +304,7 @@ class State:
             task_ids = self._insert_tasks(flush, _tasks_in(new))
             self._db.executemany(
                 _INSERT_SAMPLE,
-                ((flush, name, new.images.get(name)) for name in _sample_ids_in(new)),
+                ((flush, name, new.digests.get(name)) for name in _sample_ids_in(new)),
             )
             # A generator, so that a single row at a time is held as text.
             rows = (
@@ -716,7 +716,7 @@ def _sample_ids_in(new: Flush) -> Iterable[str]:
     """The ids of the samples of a flush, each once."""
     of_rows = [row.sample_id for row in new.rows]
     of_skips = [skip.sample_id for skip in new.skipped]
-    return dict.fromkeys([*new.images, *of_rows, *of_skips])
+    return dict.fromkeys([*new.digests, *of_rows, *of_skips])
 
 
 def _task_columns(task: TaskName) -> tuple[str | float, ...]:

@@ -64,7 +64,7 @@ def _label_votes(row: Row) -> int | None:
     """The votes for the label."""
     if row.votes is None or row.label is None:
         return None
-    return row.votes.of(row.label)
+    return row.votes.for_class(row.label)
 
 
 def _label_draws(row: Row) -> int | None:
@@ -81,7 +81,7 @@ def _label_split(row: Row) -> float | None:
     if row.label == row.predicted:
         return row.votes.split
     # Unknown, so the fewest that the votes allow: the more pairs agree, the larger the variance.
-    return row.votes.of(row.label) % 2
+    return row.votes.for_class(row.label) % 2
 
 
 @dataclass(eq=False)
@@ -117,7 +117,7 @@ class Columns:
         step: of the grids of radii.
         classes: the number of classes that votes are counted for; 0 without votes.
         left_out: number of rows without a finite value that were left out.
-        memo: costly results by the arguments of the functions that computed and look them up.
+        cache: costly results by the arguments of the functions that computed and look them up.
     """
 
     key: GroupKey
@@ -162,12 +162,12 @@ class Columns:
     step: Floats = field(metadata=_float_column(lambda row: row.search and row.search.step))
     classes: int = 0
     left_out: int = 0
-    memo: dict[Any, Any] = field(default_factory=dict)
+    cache: dict[Any, Any] = field(default_factory=dict)
 
     @staticmethod
-    def of(rows: Iterable[Row]) -> Columns:
+    def from_rows(rows: Iterable[Row]) -> Columns:
         """The columns of one or more rows of the same result."""
-        (columns,) = ResultTable.of(rows).values()
+        (columns,) = ResultTable.from_rows(rows).values()
         return columns
 
     def __len__(self) -> int:
@@ -178,7 +178,7 @@ class Columns:
     def take(self, chosen: Mask | Ints) -> Columns:
         """A selection of the rows, by a mask or by their indices."""
         columns = {name: getattr(self, name)[chosen] for name in ("place", "interval", *_READ)}
-        return replace(self, memo={}, left_out=0, **columns)
+        return replace(self, cache={}, left_out=0, **columns)
 
     def of_images(self, names: Sequence[str]) -> Columns:
         """The rows of these samples, in this order."""
@@ -385,7 +385,7 @@ class Columns:
             low, high: the range of possible values.
             unknown: number of further images without a known value.
         """
-        draws = alike(self.share_draws)
+        draws = common_draws(self.share_draws)
         split = None if draws is None else antithetic(self.split)
         return MeasuredImages(
             self.values, self.lowers, self.uppers, low, high, unknown, draws, self.adaptive, split
@@ -458,7 +458,7 @@ class Columns:
             interval=new_interval,
             kept=np.where(chosen, kept, self.kept),
             draws=np.where(chosen, draws, self.draws),
-            memo={},
+            cache={},
         )
         voted.values = new_values
         voted.lower = new_lower
@@ -481,7 +481,7 @@ def antithetic(split: Floats) -> Floats | None:
     return None if np.isnan(split).any() else split
 
 
-def alike(draws: Ints) -> int | None:
+def common_draws(draws: Ints) -> int | None:
     """The number of draws, if all rows have the same number above 0; else None."""
     if not len(draws) or draws[0] <= 0:
         return None
@@ -531,7 +531,7 @@ class _Column:
         return np.broadcast_to(np.frombuffer(self._first, self._kind), self._size)
 
 
-class Draft:
+class ColumnsBuilder:
     """Collects the rows of one result, and turns them into columns.
 
     Args:
@@ -618,7 +618,7 @@ class TableBuilder:
     def __init__(self) -> None:
         self._ids = _Ids()
         self._last_id = ""
-        self._drafts: dict[tuple[Any, ...], Draft] = {}
+        self._drafts: dict[tuple[Any, ...], ColumnsBuilder] = {}
 
     def add(self, row: Row) -> None:
         """Add a row."""
@@ -629,7 +629,7 @@ class TableBuilder:
         key_parts = row.estimator, row.noise, row.level, row.level_name, row.quantity
         draft = self._drafts.get(key_parts)
         if draft is None:
-            draft = Draft(GroupKey.of(row), self._ids)
+            draft = ColumnsBuilder(GroupKey.from_row(row), self._ids)
             self._drafts[key_parts] = draft
         draft.add(row, len(self._ids) - 1)
 
@@ -645,16 +645,16 @@ class ResultTable(Mapping[GroupKey, Columns]):
 
     Attributes:
         ids: of the samples; columns have their places in it.
-        memo: costly results by the arguments of the functions that computed and look them up.
+        cache: costly results by the arguments of the functions that computed and look them up.
     """
 
     def __init__(self, ids: Sequence[str], columns: Mapping[GroupKey, Columns]) -> None:
         self.ids = ids
         self._columns = columns
-        self.memo: dict[Any, Any] = {}
+        self.cache: dict[Any, Any] = {}
 
     @staticmethod
-    def of(rows: Iterable[Row]) -> ResultTable:
+    def from_rows(rows: Iterable[Row]) -> ResultTable:
         """The table of these rows. An iterator must give the rows of a sample together, as a run
         does."""
         # Only rows in memory can be put in order; a stream from a file is in order.

@@ -162,7 +162,7 @@ class Gate(Record):
         """The name of its result; None if it names no estimator."""
         return None if self.estimator is None else str(ResultName(self.estimator, self.part))
 
-    def means(self, name: str) -> bool:
+    def applies_to(self, name: str) -> bool:
         """Whether it can apply to the result of this name, at any noise level."""
         parsed = ResultName.parse(name)
         same_part = self.part is None or str(parsed.part) == str(self.part)
@@ -176,7 +176,7 @@ class Gate(Record):
         sigma = self.level_name is LevelName.SIGMA
         return LevelChoice(noises, () if sigma else number, number if sigma else ())
 
-    def about(self, result: str, at: NoiseLevel) -> Gate:
+    def with_result(self, result: str, at: NoiseLevel) -> Gate:
         """The same gate for the result of this name at this noise level."""
         name = ResultName.parse(result)
         gate = replace(self, estimator=name.estimator, part=name.part, noise=at.noise)

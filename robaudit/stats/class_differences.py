@@ -214,11 +214,11 @@ def class_bias(
         # The key holds the classes of all images rather than the name of the grouping: the column
         # of the data set behind it may have changed since.
         memo_key = ("null", class_of.tobytes(), permutations, seed)
-        if memo_key not in columns.memo:
+        if memo_key not in columns.cache:
             sizes = np.array([len(members[index]) for index in tested])
             pooled = np.concatenate([members[index].values for index in tested])
-            columns.memo[memo_key] = permutation_null(pooled, sizes, permutations, seed)
-        null: Null = columns.memo[memo_key]
+            columns.cache[memo_key] = permutation_null(pooled, sizes, permutations, seed)
+        null: Null = columns.cache[memo_key]
         confidence = simultaneous(ROW_CONFIDENCE, len(tested))
         means = [_simultaneous_mean(members[index], quantity, confidence) for index in tested]
         overall = _simultaneous_mean(everyone, quantity, confidence)

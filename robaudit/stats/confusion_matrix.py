@@ -104,7 +104,7 @@ def confusions(
     # By result and class of the image, the vote shares of each image (classes,).
     shares: dict[GroupKey, dict[int, list[Floats]]] = {}
     for row in run.rows:
-        key = GroupKey.of(row)
+        key = GroupKey.from_row(row)
         if row.votes is None or not row.votes.draws:
             continue
         stops_adaptively = row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE

@@ -38,7 +38,7 @@ class Bound(Record):
     @staticmethod
     def from_claim(claim: Claim, tail: float) -> Bound:
         """The bound of a claim, missed with a chance of at most ``tail``."""
-        return Bound(GroupKey.of(claim.row), claim.end(tail))
+        return Bound(GroupKey.from_row(claim.row), claim.end(tail))
 
     def __str__(self) -> str:
         return f"{self.bound:.6g} by {self.key}"
@@ -116,9 +116,9 @@ class Consistency(Record):
     @published(after="comparisons")
     def violations(self) -> int:
         """The number of contradictions that only a bug explains."""
-        return len(self.of(Verdict.VIOLATION))
+        return len(self.with_verdict(Verdict.VIOLATION))
 
-    def of(self, verdict: Verdict) -> tuple[Contradiction, ...]:
+    def with_verdict(self, verdict: Verdict) -> tuple[Contradiction, ...]:
         """The contradictions with this verdict."""
         return tuple(found for found in self.contradictions if found.verdict is verdict)
 
@@ -126,7 +126,7 @@ class Consistency(Record):
         """The contradictions with this verdict, grouped by the results at fault, the largest group
         first."""
         groups: dict[str, list[Contradiction]] = {}
-        for contradiction in self.of(verdict):
+        for contradiction in self.with_verdict(verdict):
             groups.setdefault(contradiction.blamed, []).append(contradiction)
         return sorted(map(tuple, groups.values()), key=lambda group: -len(group))
 
@@ -142,7 +142,7 @@ def check(run: Run) -> Consistency:
     # Names come in the order of the relations.
     points = [entry_point(RELATIONS, "relation", name) for name in names_in(RELATIONS)]
     owners = dict(zip((relation.name for relation in relations), points, strict=True))
-    setting = Setting.of(run.info)
+    setting = Setting.from_info(run.info)
     images = 0
     random_pairs = 0
     comparisons = Counter[str]()
@@ -193,7 +193,7 @@ def _contradiction(
         number=pair.number,
         at_least=Bound.from_claim(pair.least, tail),
         at_most=Bound.from_claim(pair.most, tail),
-        wrong=tuple(dict.fromkeys(map(GroupKey.of, wrong))),
+        wrong=tuple(dict.fromkeys(map(GroupKey.from_row, wrong))),
     )
 
 

@@ -129,7 +129,7 @@ class Setting:
     declared: frozenset[str]
 
     @staticmethod
-    def of(info: RunInfo) -> Setting:
+    def from_info(info: RunInfo) -> Setting:
         """The setting of a run, from its run.json."""
         spec = info.spec
         shape = info.image_shape

@@ -111,7 +111,7 @@ class SampleSpectrum(Record):
             correct=first.correct,
             margin=margin,
             difficulty=difficulty,
-            rows={GroupKey.of(row): row for row in rows},
+            rows={GroupKey.from_row(row): row for row in rows},
         )
 
 

@@ -35,7 +35,7 @@ from robaudit.records import Inline, Record
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.runs.run import Run
 from robaudit.runs.serialise import document_json
-from robaudit.runs.table import Columns, ResultTable, alike, antithetic, with_values
+from robaudit.runs.table import Columns, ResultTable, antithetic, common_draws, with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ def noisy_accuracy(rows: Columns) -> NoisyAccuracy | None:
     value = float(shares.mean())
     measured = Estimate(value)
     # Only draws of the same number can be pooled: the mean of the shares is then the share of all.
-    pooled = alike(draws)
+    pooled = common_draws(draws)
     if rows.of_kind(IntervalKind.EXACT).all():
         measured = Estimate.measured(value, (value, value), "exact")
     elif pooled is not None:
@@ -306,7 +306,7 @@ class GroupSummary(Record):
 
 
 def summarise(
-    frame: ResultTable, quantities: Mapping[str, Quantity] | None = None
+    table: ResultTable, quantities: Mapping[str, Quantity] | None = None
 ) -> tuple[GroupSummary, ...]:
     """One summary per estimator and noise level, in the rows' order; estimators, levels and
     quantities are never pooled.
@@ -315,7 +315,7 @@ def summarise(
     summaries, so that they are computed once.
 
     Args:
-        frame: the results of a run.
+        table: the results of a run.
         quantities: descriptions, by name, of quantities that are not built in.
 
     Raises:
@@ -323,12 +323,12 @@ def summarise(
         RunError: a quantity without a description.
     """
     memo_key = "summary", *(quantities or {}).values()
-    if memo_key not in frame.memo:
-        measured = with_values(frame.values())
-        frame.memo[memo_key] = tuple(
+    if memo_key not in table.cache:
+        measured = with_values(table.values())
+        table.cache[memo_key] = tuple(
             _summary(columns, quantity_of(columns.key.quantity, quantities)) for columns in measured
         )
-    groups: tuple[GroupSummary, ...] = frame.memo[memo_key]
+    groups: tuple[GroupSummary, ...] = table.cache[memo_key]
     return groups
 
 

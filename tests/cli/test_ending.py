@@ -34,7 +34,7 @@ LAST = "terminated; finished work is on disk: run the same command again to cont
 
 def slowly() -> None:
     """A flush for one image, then for every four; and Ctrl-C is heard, which xdist ignores."""
-    main_loop._DUE = 0.0
+    main_loop._FLUSH_SECONDS = 0.0
     chunk_sizes.CHUNK_SECONDS = 1e9
     chunk_sizes.MOST_IMAGES = 4
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -232,7 +232,7 @@ def test_an_audit_that_became_slower_than_its_budget_is_stopped(
     tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     monkeypatch.setattr(audit, "LATEST", 0.0)
-    monkeypatch.setattr(main_loop, "_DUE", 0.0)
+    monkeypatch.setattr(main_loop, "_FLUSH_SECONDS", 0.0)
     monkeypatch.setattr(chunk_sizes, "MOST_IMAGES", 4)
     write(tmp_path, LONG)
     code, out, err = run_cli("estimate", "spec.yaml", "--out", "run", "--budget", "5m")

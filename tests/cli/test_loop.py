@@ -48,7 +48,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 WAYS: dict[str, dict[str, Any]] = {
-    "a flush for each step": {"_DUE": 0.0},
+    "a flush for each step": {"_FLUSH_SECONDS": 0.0},
     "one image at a time": {"MOST_IMAGES": 1},
     "seven images at a time": {"MOST_IMAGES": 7, "CHUNK_SECONDS": 1e9},
 }
@@ -65,10 +65,10 @@ def test_the_same_bytes_however_it_is_cut(
     settings: dict[str, Any], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in settings.items():
-        monkeypatch.setattr(main_loop if name == "_DUE" else chunk_sizes, name, value)
+        monkeypatch.setattr(main_loop if name == "_FLUSH_SECONDS" else chunk_sizes, name, value)
     robaudit.audit(whole / "spec.yaml", out=tmp_path / "run")
     assert outputs(tmp_path / "run") == outputs(whole / "run")
-    if "_DUE" in settings:
+    if "_FLUSH_SECONDS" in settings:
         assert flushes(tmp_path / "run") >= 14
 
 
@@ -134,7 +134,7 @@ def test_a_single_image_too_large_for_the_memory_is_one_line(
 def test_an_extension_leaves_the_old_run_readable_until_it_is_done(
     tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(main_loop, "_DUE", 0.0)
+    monkeypatch.setattr(main_loop, "_FLUSH_SECONDS", 0.0)
     spec = write(tmp_path, digits(limit=6))
     assert run_cli("estimate", spec, "--out", "run").code == 0
     shown = run_cli("show", "run").out

@@ -53,7 +53,7 @@ def wait_until(true: Callable[[], object]) -> None:
 def be_held() -> None:
     """What a command's process does first: it flushes every step, its network waits, and Ctrl-C is
     heard, which xdist ignores."""
-    main_loop._DUE = 0.0
+    main_loop._FLUSH_SECONDS = 0.0
     os.environ["HELD"] = "1"
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -29,7 +29,7 @@ def lines(run: Path) -> list[str]:
 def test_a_run_is_logged_and_a_finished_one_left_alone(
     tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(main_loop, "_DUE", 0.0)  # every step is a flush
+    monkeypatch.setattr(main_loop, "_FLUSH_SECONDS", 0.0)  # every step is a flush
     spec = write(tmp_path, digits(limit=70))
     assert run_cli("estimate", spec, "--out", "run").code == 0
     said = lines(tmp_path / "run")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robaudit.errors import ModelError
 from robaudit.models.graph import Shape, Step, record
-from robaudit.models.logits import LogitModel, once_a_model
+from robaudit.models.logits import LogitModel, cached_by_model
 from robaudit.models.operations import NoRuleError, rule_of
 
 Function = Callable[[Tensor], Tensor]
@@ -45,7 +45,7 @@ class Chain:
         return last(x)
 
 
-@once_a_model
+@cached_by_model
 def chain_of(model: LogitModel, image: Tensor) -> Chain:
     """The chain of a network, including its normalisation; recorded once per model.
 

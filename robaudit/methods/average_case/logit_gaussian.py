@@ -31,7 +31,7 @@ from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import hypot, mean_over, total, variance_over
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.results import MOST_STORED_DRAWS, NormalFit, Result, Votes
-from robaudit.runs.rows import packed
+from robaudit.runs.rows import bits_as_text
 from robaudit.spec.fields import SAMPLES_ARE_DRAWS
 
 GROUPS = 8
@@ -133,18 +133,18 @@ class LogitGaussian(Estimator):
         others = batch.others.cpu()
         winners = list[Tensor]()
         bits = list[str]()
-        statistics = list[Statistics]()
+        statistics = list[MarginStatistics]()
         values_of_image = self.draws * batch.classes
         images_at_once = max(1, _LOGITS[_device_kind(batch.x)] // values_of_image)
         for images in torch.arange(len(predicted)).split(images_at_once):
             g, winner = _draw(batch, images.tolist(), self.draws)
             winners += winner
-            bits += packed(winner == predicted[images, None])
+            bits += bits_as_text(winner == predicted[images, None])
             if batch.noise.nearly_normal:
-                statistics.append(Statistics.of(g))
+                statistics.append(MarginStatistics.from_margins(g))
         fits: Sequence[MarginFit | None] = [None] * len(winners)
         if statistics:
-            fits = fitted(statistics)
+            fits = fit_margins(statistics)
         results = []
         rows = zip(predicted.tolist(), others, winners, bits, fits, strict=True)
         for target, other_classes, winner, text, fit in rows:
@@ -248,7 +248,7 @@ class MarginFit(NamedTuple):
         )
 
 
-class Statistics(NamedTuple):
+class MarginStatistics(NamedTuple):
     """The statistics of the margins for the fit, an entry per image.
 
     Attributes:
@@ -276,7 +276,7 @@ class Statistics(NamedTuple):
     p_value: Tensor
 
     @classmethod
-    def of(cls, g: Tensor) -> Statistics:
+    def from_margins(cls, g: Tensor) -> MarginStatistics:
         """From margins (batch, draws, k), antithetic pairs in turn; their number is a multiple of
         8."""
         # NaN counts as a failure, as everywhere; infinite margins keep their sign.
@@ -356,7 +356,7 @@ def _with_and_without_groups(even: Tensor, odd: Tensor) -> tuple[Tensor, Tensor,
     return mean, covariance, shift
 
 
-def fitted(parts: Sequence[Statistics]) -> list[MarginFit]:
+def fit_margins(parts: Sequence[MarginStatistics]) -> list[MarginFit]:
     """Fit normal margins and evaluate the CDF, corrected for joint skewness, with a
     delete-one-group jackknife over the pairs.
 
@@ -371,7 +371,7 @@ def fitted(parts: Sequence[Statistics]) -> list[MarginFit]:
     """
     from scipy.stats import t as student
 
-    s = Statistics(*map(torch.cat, zip(*parts, strict=True)))
+    s = MarginStatistics(*map(torch.cat, zip(*parts, strict=True)))
     p, errors = _probabilities(s)
     plain = p[:, 0]
     left_out = p[:, 1:].T  # (groups, images)
@@ -419,7 +419,7 @@ def fitted(parts: Sequence[Statistics]) -> list[MarginFit]:
     return [MarginFit(*row) for row in table.tolist()]
 
 
-def _probabilities(s: Statistics) -> tuple[Tensor, Tensor]:
+def _probabilities(s: MarginStatistics) -> tuple[Tensor, Tensor]:
     """P[N(m, S) > 0] from all pairs and without each group, and its numerical error, (images, 1 +
     groups) each."""
     tolerance = torch.full_like(s.shift, _CDF_LEFT_OUT)
@@ -503,7 +503,7 @@ def contradicted(value: float, votes: Votes, predicted: int) -> bool:
         votes: of the copies, in antithetic pairs.
         predicted: the class of the clean image.
     """
-    lower, upper = antithetic_share(votes.of(predicted), votes.split or 0, votes.draws, SURE)
+    lower, upper = antithetic_share(votes.for_class(predicted), votes.split or 0, votes.draws, SURE)
     return not lower <= value <= upper
 
 

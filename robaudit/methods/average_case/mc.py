@@ -24,7 +24,7 @@ from robaudit.numerics.intervals import clopper_pearson
 from robaudit.numerics.sequences import Floats, Prior, confidence_sequence, deciding_sequence
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.results import MOST_STORED_DRAWS, Result, Votes
-from robaudit.runs.rows import packed
+from robaudit.runs.rows import bits_as_text
 from robaudit.spec.fields import SAMPLES_ARE_DRAWS
 
 _HALF_WIDTH = 1.96  # of a 95 % interval, in standard errors
@@ -120,7 +120,7 @@ class MonteCarlo(Estimator):
             counts: Counts = count_votes(batch, images, start, draws).cpu().numpy()
             return counts
 
-        return sample(rule, batch.predicted.tolist(), count)
+        return draw_until_stopped(rule, batch.predicted.tolist(), count)
 
     def _fixed_number(self, batch: ImageBatch) -> list[Result]:
         """The results from ``draws`` copies of each image."""
@@ -136,7 +136,7 @@ class MonteCarlo(Estimator):
         lower, upper = (ends.tolist() for ends in clopper_pearson(kept, [n] * images))
         texts: Iterable[str | None] = [None] * images
         if bits is not None:
-            texts = packed(bits)
+            texts = bits_as_text(bits)
         rows = zip(counts, predicted, kept, lower, upper, texts, strict=True)
         results = []
         for votes, target, kept_votes, low, high, text in rows:
@@ -154,10 +154,10 @@ class MonteCarlo(Estimator):
         return results
 
     @property
-    def _rule(self) -> Rule | None:
+    def _rule(self) -> StoppingRule | None:
         if self.tolerance is None and self.decide is None:
             return None
-        return Rule(self.tolerance, self.decide, self.max_draws)
+        return StoppingRule(self.tolerance, self.decide, self.max_draws)
 
 
 def results_of_one_copy(batch: ImageBatch) -> list[Result]:
@@ -224,7 +224,7 @@ def _result(
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class StoppingRule:
     """When an image stops.
 
     Attributes:
@@ -274,7 +274,7 @@ class _ConfidenceSequences:
         rule: when they stop.
     """
 
-    def __init__(self, images: int, rule: Rule) -> None:
+    def __init__(self, images: int, rule: StoppingRule) -> None:
         self._rule = rule
         # the counts in each image's prior (images,)
         self._kept = np.zeros(images)
@@ -328,8 +328,8 @@ class _ConfidenceSequences:
         return learned
 
 
-def sample(
-    rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int], int, int], Counts]
+def draw_until_stopped(
+    rule: StoppingRule, predicted: Sequence[int], count: Callable[[Sequence[int], int, int], Counts]
 ) -> list[Result]:
     """Draw until every image meets the rule.
 
@@ -358,7 +358,7 @@ def sample(
 
 
 def _stopped(
-    rule: Rule, counts: Sequence[int], predicted: int, lower: float, upper: float
+    rule: StoppingRule, counts: Sequence[int], predicted: int, lower: float, upper: float
 ) -> Result:
     """The result of an image that stops, with the interval of its confidence sequence."""
     n = sum(counts)
@@ -376,7 +376,7 @@ def _stopped(
     )
 
 
-def usual_draws(rule: Rule) -> int:
+def usual_draws(rule: StoppingRule) -> int:
     """The typical number of draws, for planning.
 
     For a decision it is the mean over a network's images, for a tolerance the number at p = .9.

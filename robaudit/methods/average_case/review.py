@@ -35,7 +35,7 @@ class FitReview:
             return
         # Where no copy flips, the distance is 0 and would hide the bias of the other images.
         if 0.001 < result.value < 0.999:
-            self._distances.append(result.value - votes.of(predicted) / votes.draws)
+            self._distances.append(result.value - votes.for_class(predicted) / votes.draws)
 
     def warnings(self, name: str, at: NoiseLevel) -> list[str]:
         """A line if the mean distance of 10 images or more exceeds .01 and its own error (99 %)."""

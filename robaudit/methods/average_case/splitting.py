@@ -16,7 +16,7 @@ from robaudit.engine.batch import HELD_BYTES, ImageBatch
 from robaudit.engine.estimator import Estimator, Need
 from robaudit.engine.objective import Objective
 from robaudit.estimates import Estimate
-from robaudit.methods.average_case.splitting_sampler import Lane, Schedule, split
+from robaudit.methods.average_case.splitting_sampler import Schedule, SplittingRun, split
 from robaudit.numerics.intervals import LN10, clopper_pearson, log_mean
 from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind
 from robaudit.results import Result
@@ -80,7 +80,7 @@ class Splitting(Estimator):
         # 4 bytes for each value of a particle
         lane_bytes = 4 * self.particles * math.prod(batch.latent_shape)
         lanes_at_once = max(1, HELD_BYTES // lane_bytes)
-        lanes = list[Lane]()
+        lanes = list[SplittingRun]()
         for first in range(0, len(image_repeats), lanes_at_once):
             lanes += _runs(batch, image_repeats[first : first + lanes_at_once], schedule)
         return [
@@ -91,7 +91,7 @@ class Splitting(Estimator):
 
 def _runs(
     batch: ImageBatch, image_repeats: Sequence[tuple[int, int]], schedule: Schedule
-) -> list[Lane]:
+) -> list[SplittingRun]:
     """Run splitting in lock-step, a lane for each image and repeat.
 
     score = max_{j != t} f_j - f_t, t the class of the clean image: a failure if it is >= 0 (for
@@ -133,7 +133,7 @@ def _scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return score, winner
 
 
-def _combined(lanes: Sequence[Lane], schedule: Schedule) -> Result:
+def _combined(lanes: Sequence[SplittingRun], schedule: Schedule) -> Result:
     """Combine the runs of one image.
 
     If all runs end at the first level: plain Monte Carlo with repeats * N draws and the exact
@@ -167,7 +167,7 @@ def _combined(lanes: Sequence[Lane], schedule: Schedule) -> Result:
     return _result(lanes, mean.estimate, mean.std_error, interval, "; ".join(notes))
 
 
-def _plain_monte_carlo(lanes: Sequence[Lane], schedule: Schedule, note: str) -> Result:
+def _plain_monte_carlo(lanes: Sequence[SplittingRun], schedule: Schedule, note: str) -> Result:
     """The result of an image that failed in a tenth of the first copies of every run: all of them
     are independent draws."""
     failed = sum(sum(lane.labels.values()) for lane in lanes)
@@ -180,7 +180,7 @@ def _plain_monte_carlo(lanes: Sequence[Lane], schedule: Schedule, note: str) -> 
 
 
 def _result(
-    lanes: Sequence[Lane],
+    lanes: Sequence[SplittingRun],
     estimate: Estimate,
     std_error: float | None,
     interval: Interval,
@@ -201,7 +201,7 @@ def _result(
     )
 
 
-def _bound(lanes: Sequence[Lane], schedule: Schedule) -> tuple[float, str]:
+def _bound(lanes: Sequence[SplittingRun], schedule: Schedule) -> tuple[float, str]:
     """The bound on log10 p if no run met a failure, and its reason.
 
     It is the highest last level of the runs, times the largest share of failures that may be unseen
@@ -226,7 +226,7 @@ def _most_frequent(classes: Counter[int]) -> int | None:
     return max(known, key=lambda number: classes[number]) if known else None
 
 
-def _numbers(lanes: Sequence[Lane]) -> dict[str, float]:
+def _numbers(lanes: Sequence[SplittingRun]) -> dict[str, float]:
     """The numbers of the row: levels, acceptance, log10 p of each repeat, and levels with ties."""
     numbers: dict[str, float] = {"levels": max(len(lane.factors) for lane in lanes)}
     proposed = sum(lane.proposed for lane in lanes)

@@ -18,7 +18,7 @@ Judge = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 labels (rows,)."""
 
 Draw = Callable[[int, int, int], Iterable[Tensor]]
-"""Lane, number n and start -> n standard normal draws of the lane from number ``start`` on, in
+"""A run's number n and start -> n standard normal draws of the lane from number ``start`` on, in
 blocks (m, *shape)."""
 
 TARGET = 0.3
@@ -57,7 +57,7 @@ class Schedule:
 
 
 @dataclass(slots=True)
-class Lane:
+class SplittingRun:
     """An independent run of splitting.
 
     Attributes:
@@ -96,7 +96,7 @@ class Lane:
         self.variance += (1 - share) / survivors
 
 
-def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule) -> list[Lane]:
+def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule) -> list[SplittingRun]:
     """P[score(z) >= 0] for z ~ N(0, I), in independent lanes that advance in lock-step.
 
     Each lane: N particles; while fewer than a tenth fail, the level L becomes the .9 N-th smallest
@@ -123,7 +123,7 @@ def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule) -> list[Lane
         (networks); Brehier et al. 2016 (unbiasedness).
     """
     n = schedule.particles
-    runs = [Lane() for _ in range(lanes)]
+    runs = [SplittingRun() for _ in range(lanes)]
     active = list(range(lanes))
     z = torch.stack([torch.cat(list(draw(lane, n, 0))) for lane in active])  # (lanes, N, *shape)
     scores, labels = _judged(judge, z, active)
@@ -165,7 +165,7 @@ def _judged(judge: Judge, z: Tensor, lanes: Sequence[int]) -> tuple[Tensor, Tens
     return scores.view(-1, n), labels.view(-1, n)
 
 
-def _raise_level(lane: Lane, scores: Tensor, labels: Tensor, schedule: Schedule) -> bool:
+def _raise_level(lane: SplittingRun, scores: Tensor, labels: Tensor, schedule: Schedule) -> bool:
     """Set the next level of the lane; False if the lane is finished."""
     ordered = scores.sort().values
     level = float(ordered[schedule.killed - 1])
@@ -222,7 +222,7 @@ def _move(
     z: Tensor,
     scores: Tensor,
     labels: Tensor,
-    runs: Sequence[Lane],
+    runs: Sequence[SplittingRun],
     lanes: Sequence[int],
     start: int,
 ) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from robaudit.gates.evidence import Evidence
-from robaudit.gates.measure import Measured, Method, counted
+from robaudit.gates.measure import Measured, Method, counted_share
 from robaudit.gates.statistics import Argument, Statistic
 from robaudit.methods.certificates.accuracy import (
     CertifiedAccuracy,
@@ -50,13 +50,13 @@ def _certified_accuracy(gate: Gate, evidence: Evidence) -> Measured:
         return Measured(none, images=images, remarks=remarks)
     # With `decide` the answer at its own radius is exact.
     if certificates.asked in (None, radius):
-        return counted(certified.count, certified.total, basis, remarks=remarks)
+        return counted_share(certified.count, certified.total, basis, remarks=remarks)
     # Images stopped before more could be certified, so the share may be as large as 1.
     least = certified.estimate.lower if basis.population else certified.value
-    stuck = "run it without decide, or with decide at this radius"
+    remedy = "run it without decide, or with decide at this radius"
     return Measured(
         basis.estimate(certified.value, (least or 0.0, 1.0), "lower bound"),
-        stuck=stuck,
+        remedy=remedy,
         images=images,
         remarks=remarks,
     )

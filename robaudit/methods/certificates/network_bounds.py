@@ -10,7 +10,7 @@ from torch import Tensor
 
 from robaudit.errors import ModelError
 from robaudit.models.graph import Graph, Operand, Step, record
-from robaudit.models.logits import LogitModel, once_a_model
+from robaudit.models.logits import LogitModel, cached_by_model
 from robaudit.models.operations import (
     CONVOLUTIONS,
     NORMALISATIONS,
@@ -89,7 +89,7 @@ _Both = tuple[Reach, Reach]
 """The reach for perturbations of l2 norm 1, and of linf norm 1."""
 
 
-@once_a_model
+@cached_by_model
 def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
     """Constants of the map from pixels to logits, including the model's normalisation.
 

@@ -73,7 +73,8 @@ class Losses:
             them.
         attacked: images with a value of an attack and a value by q.
         beaten: of these, images where a norm's sampler met a larger loss than all attacks, or the
-            whole interval of a norm is above them (:func:`not_missed`): there the attacks failed.
+            whole interval of a norm is above them (:func:`largest_known_loss`). There the attacks
+            failed.
     """
 
     at: NoiseLevel
@@ -212,7 +213,7 @@ def _attacks(limits: Sequence[Columns], norms: Sequence[Columns], images: int) -
     for norm in norms:
         has_attack = largest[norm.place] > -np.inf
         attacked[norm.place[has_attack]] = True
-        larger = not_missed(norm) > largest[norm.place] * (1 + ROUNDING)
+        larger = largest_known_loss(norm) > largest[norm.place] * (1 + ROUNDING)
         beaten[norm.place[has_attack & larger]] = True
     return int(attacked.sum()), int(beaten.sum())
 
@@ -265,7 +266,7 @@ def _paired_t(changes: Floats) -> PairedDifference:
     return PairedDifference(Estimate.population(mean, bounds, "Student's t"), p, n)
 
 
-def not_missed(columns: Columns) -> Floats:
+def largest_known_loss(columns: Columns) -> Floats:
     """Losses that an attack should reach (n,): the largest that the estimator met, or the lower end
     of the norm if that is larger."""
     # A row without a lower end stands for itself; one without a highest loss for its norm.

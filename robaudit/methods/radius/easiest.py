@@ -55,7 +55,7 @@ class EasiestErrors:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptCurve:
+class ErrorByShare:
     """The mean error over noises and severities by the share of the easiest images.
 
     Attributes:
@@ -89,9 +89,9 @@ def easiest_errors(
     return _errors(run, estimators, levels, one_noise=True)
 
 
-def kept_curve(
+def error_by_share(
     run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
-) -> KeptCurve:
+) -> ErrorByShare:
     """Mean corruption error, without normalisation, of the easiest images.
 
     It is the mean over the noises whose level is a severity, each the mean over its severities.
@@ -117,7 +117,7 @@ def kept_curve(
         return means
 
     band = percentiles(errors.images, easiest_mean)
-    return KeptCurve(
+    return ErrorByShare(
         errors=errors,
         labels=labels,
         shares=counts / errors.images,

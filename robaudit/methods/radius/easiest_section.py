@@ -11,7 +11,12 @@ import numpy as np
 from robaudit.errors import RunError
 from robaudit.estimates import Estimate
 from robaudit.levels import LevelName
-from robaudit.methods.radius.easiest import EasiestErrors, KeptCurve, easiest_errors, kept_curve
+from robaudit.methods.radius.easiest import (
+    EasiestErrors,
+    ErrorByShare,
+    easiest_errors,
+    error_by_share,
+)
 from robaudit.methods.radius.scores import RADII
 from robaudit.names import ResultName
 from robaudit.numerics.image_intervals import LIKE_THESE
@@ -48,7 +53,7 @@ class Easiest(NamedTuple):
     corruptions where the run has severities."""
 
     errors: EasiestErrors
-    curve: KeptCurve | None
+    curve: ErrorByShare | None
 
 
 class EasiestSection(Section[Easiest]):
@@ -73,7 +78,7 @@ class EasiestSection(Section[Easiest]):
         curve = None
         if severe:
             try:
-                curve = kept_curve(run, request.estimators, request.levels)
+                curve = error_by_share(run, request.estimators, request.levels)
             # the map may still have some
             except RunError:  # none among the requested results
                 curve = None
@@ -161,7 +166,7 @@ _COLUMNS = (
 )
 
 
-def _mean_over_noises(curve: KeptCurve) -> TypedTable:
+def _mean_over_noises(curve: ErrorByShare) -> TypedTable:
     """The mean error over corruptions and severities by the share of images kept. Only people see
     it; JSON has its band."""
     band = dict(curve.band)
@@ -192,7 +197,7 @@ _CONTOURS = (0.01, 0.1, 0.5)
 _CONTOUR = "#3b2417"
 
 
-def _caption(entries: Sequence[Entry[Easiest]], curves: Sequence[KeptCurve]) -> Iterator[str]:
+def _caption(entries: Sequence[Entry[Easiest]], curves: Sequence[ErrorByShare]) -> Iterator[str]:
     """The sentences of the caption."""
     by_run = [entry.record.errors for entry in entries]
     yield (
@@ -226,7 +231,7 @@ def _draw(
     body: SubFigure,
     size: PictureSize,
     entries: Sequence[Entry[Easiest]],
-    curves: Sequence[tuple[str, KeptCurve]],
+    curves: Sequence[tuple[str, ErrorByShare]],
 ) -> None:
     """Draw a map for each run, then the curves below them."""
     rows = rows_of(len(entries), size, _WIDE)
@@ -284,7 +289,9 @@ def _map(ax: Axes, errors: EasiestErrors, size: PictureSize) -> QuadMesh:
     return drawn
 
 
-def _draw_kept(body: SubFigure, size: PictureSize, curves: Sequence[tuple[str, KeptCurve]]) -> None:
+def _draw_kept(
+    body: SubFigure, size: PictureSize, curves: Sequence[tuple[str, ErrorByShare]]
+) -> None:
     """Draw the mean over noises by the share of images kept; of a single run also each noise."""
     ax = body.subplots()
     styles = {name: line_style(i) for i, (name, _) in enumerate(curves)}

@@ -59,10 +59,12 @@ def _score(low: float, high: float, gate: Gate, evidence: Evidence) -> Measured:
         # Means, smallest radii, ratios and slopes grow with the radii: those with this range.
         grows = low == 0.0 and high == math.inf
         estimate = estimate.with_bounds((low, estimate.bounds[1] if grows else high))
-    stuck = f"more than {size} images would narrow it" if population else "its images leave it open"
+    remedy = (
+        f"more than {size} images would narrow it" if population else "its images leave it open"
+    )
     if estimate.is_exact and not population:
         estimate = replace(estimate, method=Method.EXACT)
-    return Measured(estimate, stuck=stuck, images=size, remarks=remarks)
+    return Measured(estimate, remedy=remedy, images=size, remarks=remarks)
 
 
 def _of_radii(scores: Scores) -> Iterator[str]:

@@ -44,7 +44,7 @@ class SmoothedObjective(Objective):
     )
 
     @abstractmethod
-    def of_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
+    def from_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
         """The number to minimise ()."""
 
     def check(self, batch: Batch) -> None:
@@ -54,7 +54,9 @@ class SmoothedObjective(Objective):
 
     def loss(self, batch: Batch) -> Tensor:
         """The objective at the moments of the batch."""
-        return self.of_moments(logit_moments(batch.network, batch.images, self.sigma), batch.labels)
+        return self.from_moments(
+            logit_moments(batch.network, batch.images, self.sigma), batch.labels
+        )
 
 
 def logit_moments(network: nn.Module, images: Tensor, sigma: float) -> LogitMoments:

@@ -39,7 +39,7 @@ class Mscr(SmoothedObjective):
         description="Lipschitz constant of the network: 1 where it is orthogonal",
     )
 
-    def of_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
+    def from_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
         """The mean shortfall."""
         others = logits.mean.shape[1] - 1
         means, classes = ranked_others(logits.mean, labels, min(2, others))

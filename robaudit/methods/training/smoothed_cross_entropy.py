@@ -14,7 +14,7 @@ class SmoothedCrossEntropy(SmoothedObjective):
     summary = "cross-entropy of the mean logits under Gaussian noise (SC-SCE)"
     source = "Smoothed robustness analysis, section 3.5"
 
-    def of_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
+    def from_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
         """The mean cross-entropy of the mean logits; their variances do not enter."""
         # -log softmax(mu)_y: section 3.5 (SC-SCE)
         return F.cross_entropy(logits.mean, labels)

@@ -33,7 +33,7 @@ class Zhen(SmoothedObjective):
         description="the radius that counts as large enough, in pixel units",
     )
 
-    def of_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
+    def from_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
         """The mean shortfall."""
         largest, other = ranked_others(logits.mean, labels, 1)  # (n, 1) each
         other_variance = logits.variance.gather(1, other)[:, 0]

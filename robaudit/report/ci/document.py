@@ -52,7 +52,7 @@ class Subject(Record):
     left_out: Annotated[Mapping[str, int], Field(exclude=True)] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def from_info(
         cls,
         info: RunInfo,
         command: str = "gate",
@@ -72,7 +72,7 @@ class Subject(Record):
             left_out=left_out or {},
         )
 
-    def untold(self, decisions: Sequence[Decision]) -> Sequence[str]:
+    def unreported_warnings(self, decisions: Sequence[Decision]) -> Sequence[str]:
         """The warnings; none where a gate on warnings reports them."""
         if any(decision.gate.quantity == WARNINGS for decision in decisions):
             return ()
@@ -124,7 +124,7 @@ class GatesDocument(Record):
     gates: Sequence[Decision]
 
     @classmethod
-    def of(
+    def from_decisions(
         cls, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, **more: Any
     ) -> Self:
         """The document on these decisions.
@@ -172,7 +172,7 @@ def gates_json(
         subject: the run.
         inconclusive: what an inconclusive gate counts as.
     """
-    return json_text(GatesDocument.of(decisions, subject, inconclusive).document())
+    return json_text(GatesDocument.from_decisions(decisions, subject, inconclusive).document())
 
 
 def json_text(document: Mapping[str, Any]) -> str:

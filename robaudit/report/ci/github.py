@@ -50,7 +50,7 @@ def github(
     title = f"robaudit {subject.command}"
     warned = [
         _command("warning", title, f"{subject.name}: {text}")
-        for text in subject.untold(decisions)[:_WARNINGS]
+        for text in subject.unreported_warnings(decisions)[:_WARNINGS]
     ]
     open_gates = [decision for decision in decisions if decision.verdict != "pass"]
     # stable: otherwise as they were given
@@ -95,7 +95,7 @@ def step_summary(
     lines = [f"### {_SIGNS[verdict]} robaudit {subject.command}: {verdict}", ""]
     lines += [
         f"**Warning:** {markdown(clipped(text, _LONGEST_NAME))}\n"
-        for text in subject.untold(decisions)
+        for text in subject.unreported_warnings(decisions)
     ]
     lines.append(_about(subject))
     if subject.against is not None:

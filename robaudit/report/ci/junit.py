@@ -33,7 +33,9 @@ def junit(
         subject: the run.
         inconclusive: what an inconclusive gate counts as.
     """
-    cases = [_Case("warning", text, "skipped", "pass") for text in subject.untold(decisions)]
+    cases = [
+        _Case("warning", text, "skipped", "pass") for text in subject.unreported_warnings(decisions)
+    ]
     for decision in decisions:
         element = _element(decision.verdict, inconclusive)
         cases.append(_Case(str(decision.gate), sentence(decision), element, decision.verdict))

@@ -56,7 +56,7 @@ def drawing_of(kind: str, runs: Sequence[Run], request: SectionRequest) -> Drawi
     return replace(drawing, apart=not_compared(runs_of(entries)))
 
 
-def look_of(width: float, *, title: bool = True, caption: bool = True) -> PictureSize:
+def size_of(width: float, *, title: bool = True, caption: bool = True) -> PictureSize:
     """The size of a figure of this width: letters of 9 points, of 7 where it is narrower than a
     page.
 
@@ -80,7 +80,7 @@ def picture(
     Args:
         drawing: from :func:`drawing_of`.
         format_: png, svg or pdf. Letters are outlines (svg) or an embedded font (pdf).
-        size: from :func:`look_of`.
+        size: from :func:`size_of`.
         dpi: of a png.
         salt: of the ids of a svg that becomes part of a page: its letters are left to the page's
             fonts, and its background is open.

@@ -92,7 +92,7 @@ def make_state(folder: Path, rows: int) -> None:
                 ids.sample_id(place) for place in range(first, min(first + _A_FLUSH, len(ids)))
             ]
             flushed = [made_up(name, at, numbers) for name in names for at in LEVELS]
-            state.write(Flush(rows=flushed, images=dict.fromkeys(names, "0" * 64)))
+            state.write(Flush(rows=flushed, digests=dict.fromkeys(names, "0" * 64)))
 
 
 def main() -> None:

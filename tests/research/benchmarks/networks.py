@@ -59,7 +59,7 @@ class Network:
     def batch(self, sigma: float, engine: Engine | None = None) -> ImageBatch:
         """All images as one chunk."""
         chosen = engine or self.engine()
-        return ImageBatch.of(chosen, self.x, levels.sigma(sigma))
+        return ImageBatch.from_images(chosen, self.x, levels.sigma(sigma))
 
 
 def estimator(name: str, **options: Any) -> OneValue:

@@ -114,7 +114,7 @@ def together(some: Sequence[Errors]) -> Errors:
 def work_on(subject: Subject, model: LogitModel, seed: int) -> ImageBatch:
     """All images as a chunk."""
     engine = Engine(model, gaussian_process(seed, torch.device("cpu")), subject.classes)
-    return ImageBatch.of(engine, subject.x, sigma(subject.level), labels=subject.labels)
+    return ImageBatch.from_images(engine, subject.x, sigma(subject.level), labels=subject.labels)
 
 
 def audit(
@@ -149,7 +149,7 @@ def row_of(
         "correct": label == predicted,
         **sigma(level).document(),
     }
-    return Row.of(one, **about, estimator=name, quantity=quantity)
+    return Row.from_result(one, **about, estimator=name, quantity=quantity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +226,9 @@ def study(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
                     known,
                     new,
                 )
-        kinds = {estimator: [Columns.of(rows) for rows in runs]}
+        kinds = {estimator: [Columns.from_rows(rows) for rows in runs]}
         if any(not row.interval.covers_bias for row in runs[0]) and runs[0][0].votes:
-            kinds[f"{estimator}: its votes"] = [Columns.of(rows).by_votes() for rows in runs]
+            kinds[f"{estimator}: its votes"] = [Columns.from_rows(rows).by_votes() for rows in runs]
         for kind, some in kinds.items():
             yield from _of_rows(subject.name, kind, some, known.p)
     yield _until_decided(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from robaudit.methods.average_case.mc import Rule, sample
+from robaudit.methods.average_case.mc import StoppingRule, draw_until_stopped
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
 from robaudit.numerics.sequences import Floats, Prior, confidence_sequence, deciding_sequence
 from tests.research.coverage.study import CASES, NOMINAL, PROBABILITIES, Line
@@ -17,9 +17,9 @@ from tests.unit.numerics.martingales import deciding_log_martingale, log_marting
 FIXED = (64, 1000, 10_000)
 HORIZON = 2000
 RULES = {
-    "tolerance .02": Rule(0.02, None, 100_000),
-    "decide .9": Rule(None, 0.9, 20_000),
-    "decide .5": Rule(None, 0.5, 20_000),
+    "tolerance .02": StoppingRule(0.02, None, 100_000),
+    "decide .9": StoppingRule(None, 0.9, 20_000),
+    "decide .5": StoppingRule(None, 0.5, 20_000),
 }
 IMAGES = (48, 1000)
 
@@ -84,7 +84,7 @@ def _ever(name: str, p: float, log_martingales: Floats, lower: Floats, upper: Fl
 def adaptive(p: float, cases: int = CASES) -> Iterator[Line]:
     """The printed interval of images that adaptive `mc` has stopped."""
     for k, (name, rule) in enumerate(RULES.items()):
-        found = sample(rule, [0] * cases, coin(p, [3, k, round(1000 * p)]))
+        found = draw_until_stopped(rule, [0] * cases, coin(p, [3, k, round(1000 * p)]))
         ends = np.array([(one.lower, one.upper) for one in found], dtype=np.float64)
         yield Line.of(
             "confidence-sequence",

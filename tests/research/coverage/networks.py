@@ -89,7 +89,7 @@ class Curve:
         model = from_module(self.network(offset))
         x = torch.full((cases, *self.shape), 0.5)
         engine = Engine(model, gaussian_process(seed, torch.device("cpu")), 2, 256)
-        return ImageBatch.of(engine, x, sigma(SIGMA))
+        return ImageBatch.from_images(engine, x, sigma(SIGMA))
 
 
 LINEAR = Curve("linear margin", 0.0, 0.0)

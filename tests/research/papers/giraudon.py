@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from robaudit.api.run import Run
-from robaudit.methods.radius.easiest import easiest_errors, kept_curve
+from robaudit.methods.radius.easiest import easiest_errors, error_by_share
 from tests.research.papers.han import (
     CIFAR_ADV,
     CIFAR_MIX,
@@ -346,7 +346,7 @@ def heat(session: Session) -> Part:
     errors = easiest_errors(on_spheres(session))
     kept = errors.kept()
     levels = [at.strength for at in errors.levels]
-    curve = kept_curve(corrupted(session))
+    curve = error_by_share(corrupted(session))
     n = errors.images
     each = curve.errors.errors.mean(1)
 

@@ -52,7 +52,9 @@ def estimates(estimator: Splitting | MonteCarlo, seed: int = 0) -> list[Result]:
     model, x = network()
     engine = Engine(model, gaussian_process(seed, CPU), 10)
     return list(
-        estimator.estimate(ImageBatch.of(engine, x, sigma(SIGMA), ids=[str(i) for i in IMAGES]))
+        estimator.estimate(
+            ImageBatch.from_images(engine, x, sigma(SIGMA), ids=[str(i) for i in IMAGES])
+        )
     )
 
 

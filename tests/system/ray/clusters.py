@@ -222,7 +222,7 @@ def estimating(
 PROGRAM = """
 from robaudit.auditing import main_loop
 from robaudit.cli import main
-main_loop._DUE = 0.0  # what has come is written at once
+main_loop._FLUSH_SECONDS = 0.0  # what has come is written at once
 main()
 """
 

@@ -423,7 +423,7 @@ def test_any_schedule_gives_each_result_once(
     state = Recorded()
     report = replace(ready[1], images=images)
     with state, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(main_loop, "_DUE", 0.0 if often else 1000.0)
+        patch.setattr(main_loop, "_FLUSH_SECONDS", 0.0 if often else 1000.0)
         for tasks in (TASKS[:begun], TASKS):  # a run, and its extension
             for what, after in [*ends, ("end", 0)]:
                 state.begin(samples, task_names(tasks))

@@ -36,7 +36,7 @@ def alone(
         "PYTHONPATH", os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     )
     monkeypatch.setattr(
-        "robaudit.auditing.ray_cluster._ALONE_HAS",
+        "robaudit.auditing.ray_cluster._PRIVATE_CLUSTER_OPTIONS",
         {"include_dashboard": False, "num_cpus": 2, "object_store_memory": 80 * 2**20},
     )
     yield here

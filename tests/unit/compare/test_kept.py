@@ -1,4 +1,4 @@
-"""Which draws kept the class: packed, read back, and refused where the votes say otherwise."""
+"""Which draws kept the class: written as text, read back, and refused where the votes say otherwise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from robaudit.compare.matching import common_draws
 from robaudit.errors import RunError
 from robaudit.quantities import Interval
 from robaudit.results import MOST_STORED_DRAWS, Votes
-from robaudit.runs.rows import Row, bits_of, packed
+from robaudit.runs.rows import Row, bits_as_text, bits_of
 from robaudit.runs.serialise import stream_rows_json
 from robaudit.runs.state import Flush, State
 from tests.golden import Golden
@@ -33,7 +33,7 @@ bits = st.lists(st.booleans(), min_size=1, max_size=70)
 
 def row_of(kept: list[bool], **fields: object) -> Row:
     """A row of these draws."""
-    (text,) = packed(torch.tensor([kept]))
+    (text,) = bits_as_text(torch.tensor([kept]))
     count = sum(kept)
     row = replace(
         ROW,
@@ -116,7 +116,7 @@ def test_mc_says_which_draws_kept_the_class() -> None:
         if expected.all() or not expected.any():
             assert one.votes.bits is None
         else:
-            assert one.votes.bits == next(packed(expected[None]))
+            assert one.votes.bits == next(bits_as_text(expected[None]))
     assert any(one.votes and one.votes.bits for one in found)
 
 
@@ -132,7 +132,7 @@ def test_no_bits_where_draws_are_too_many_or_stop_by_themselves() -> None:
 def test_antithetic_copies_are_paired_pair_by_pair() -> None:
     """Base and new kept 11 01 10 00 and 00 11 10 00: one pair loses both copies, one wins one."""
     before, now = (
-        next(packed(torch.tensor([draws]).bool()))
+        next(bits_as_text(torch.tensor([draws]).bool()))
         for draws in ([1, 1, 0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 0, 0, 0])
     )
     base = replace(GOOD, votes=Votes((4, 4), split=2, bits=before))

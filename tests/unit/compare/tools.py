@@ -15,7 +15,7 @@ from robaudit.compare.gate_changes import QUANTITIES, decide
 from robaudit.compare.result import Comparison
 from robaudit.estimates import Estimate
 from robaudit.gates.decide import Decision
-from robaudit.runs.rows import Row, packed
+from robaudit.runs.rows import Row, bits_as_text
 from robaudit.runs.run import Run
 from robaudit.spec.gate_grammar import parse_gate
 from tests.infos import changed
@@ -64,7 +64,7 @@ def bits(kept: NDArray[np.bool_], labels: Sequence[int | None] | None = None) ->
     """Rows of mc whose draws (images, draws) kept the class, bits included."""
     counts = kept.sum(1)
     draws = kept.shape[1]
-    texts = packed(torch.tensor(kept))
+    texts = bits_as_text(torch.tensor(kept))
     rows = zip(shares(counts, draws, labels), texts, counts, strict=True)
     return [with_bits(row, text if 0 < k < draws else None) for row, text, k in rows]
 

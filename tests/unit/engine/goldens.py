@@ -314,7 +314,7 @@ def work_of(
     x = golden.image().to(dtype).repeat(len(numbers), 1, 1, 1)
     source = NoiseProcess(golden.noise, golden.kind, seed, torch.device("cpu"), dtype)
     engine = Engine(from_module(golden, dtype=dtype), {golden.level.noise: source}, 2)
-    return ImageBatch.of(
+    return ImageBatch.from_images(
         engine,
         x,
         golden.level,

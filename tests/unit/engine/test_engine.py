@@ -101,7 +101,7 @@ def test_tangents_under_clipped_noise_are_those_of_the_clipped_network() -> None
         label: NoiseProcess(Gaussian(clip=clip), "gaussian", 0, CPU)
         for label, clip in clips.items()
     }
-    batch = ImageBatch.of(Engine(from_module(curved()), noises, 4), x)
+    batch = ImageBatch.from_images(Engine(from_module(curved()), noises, 4), x)
     for label, clip in clips.items():
         _, _, u = margin_gradients(from_module(curved()).clipping(clip), x)
         assert torch.allclose(

@@ -100,7 +100,7 @@ def work_on(
     engine = Engine(model, sources(seed, dtype, device), classes, batch_size)
     ids = [str(i) for i in range(first, first + images)]
     labels = torch.zeros(images, dtype=torch.int64, device=device)
-    return ImageBatch.of(engine, x, levels.sigma(sigma), ids=ids, labels=labels)
+    return ImageBatch.from_images(engine, x, levels.sigma(sigma), ids=ids, labels=labels)
 
 
 def chunk(
@@ -122,7 +122,7 @@ def chunk(
         model, {"some": NoiseProcess(noise, "some", seed, model.device, x.dtype)}, classes
     )
     at = NoiseLevel("some") if level is None else NoiseLevel("some", level, noise.level_name)
-    return ImageBatch.of(
+    return ImageBatch.from_images(
         engine, x, at, ids=[f"image {first + i}" for i in range(len(x))], labels=labels
     )
 

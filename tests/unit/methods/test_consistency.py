@@ -273,7 +273,7 @@ def test_no_accusation_by_chance(runs: int) -> None:
             suspects += sum(
                 one.excludes(pair, TAIL)
                 for one in installed_relations()
-                for pair in one.pairs(rows, Setting.of(run.info))
+                for pair in one.pairs(rows, Setting.from_info(run.info))
             )
     assert suspects > 0
     assert found.tail < (1 - CONFIDENCE) / 1000
@@ -374,7 +374,7 @@ def test_how_often_noise_leaves_a_ball(name: str, order: float) -> None:
 def test_noise_of_unknown_size() -> None:
     rain = {"kind": "corruption"}
     assert leaving(rain, 3.0, 5, 2.0, 1.0) == 1.0
-    assert None not in Setting.of(made([]).info).noises
+    assert None not in Setting.from_info(made([]).info).noises
 
 
 def test_the_page_has_every_relation() -> None:

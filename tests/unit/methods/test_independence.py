@@ -109,7 +109,9 @@ class Setting:
         x = self.x[list(index)]
         at = levels.sigma(sigma or self.sigma)
         labels = torch.zeros(len(x), dtype=torch.int64)
-        return ImageBatch.of(engine, x, at, ids=[f"image {i}" for i in index], labels=labels)
+        return ImageBatch.from_images(
+            engine, x, at, ids=[f"image {i}" for i in index], labels=labels
+        )
 
     def all(self, estimator: Estimator) -> list[tuple[Result, ...]]:
         """All images in one chunk."""

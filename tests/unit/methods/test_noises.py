@@ -90,7 +90,9 @@ def work_under(
     """A chunk of these images under the first level of a noise."""
     model = from_module(network, dtype=x.dtype)
     engine = Engine(model, {noise.label: noise.seeded(seed, CPU, x.dtype)}, classes)
-    return ImageBatch.of(engine, x, noise.levels[0], labels=torch.zeros(len(x), dtype=torch.int64))
+    return ImageBatch.from_images(
+        engine, x, noise.levels[0], labels=torch.zeros(len(x), dtype=torch.int64)
+    )
 
 
 def pixels(images: int, shape: tuple[int, int, int] = SHAPE) -> Tensor:

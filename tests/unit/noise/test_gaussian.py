@@ -96,13 +96,13 @@ def test_a_pool_holds_the_draws_of_blocks_until_it_grows_too_large() -> None:
         [stream_key(3, "gaussian", one) for one in "ab"], shape, block_size(4), 10**5, source
     )
     for samples, number in (([1], 300), ([0, 1], 600)):
-        kept = pool.holding(samples, number, torch.empty(0))
+        kept = pool.with_draws(samples, number, torch.empty(0))
         assert kept is not None
         for sample in samples:
             assert torch.equal(
                 kept[sample, :number], torch.cat(list(source.blocks("ab"[sample], number, shape)))
             )
-    assert pool.holding([0], 10**4, torch.empty(0)) is None
+    assert pool.with_draws([0], 10**4, torch.empty(0)) is None
 
 
 @pytest.mark.parametrize("form", [Gaussian(), Uniform()], ids=lambda form: type(form).__name__)

@@ -35,7 +35,7 @@ ROWS = {
 
 def test_the_distances_scale_as_a_normal_errors_and_those_of_sequences_never_shrink() -> None:
     for method, narrowed in (("mover", normal_scale(0.8)), ("mean of intervals", 1.0)):
-        images = Columns.of(ROWS[method]).images(0.0, 1.0)
+        images = Columns.from_rows(ROWS[method]).images(0.0, 1.0)
         value = images.values.mean()
         usual = measured_mean(images, 0.95)[0]
         low = measured_mean(images, 0.8)[0]

@@ -35,7 +35,7 @@ HOSTILE = (
 
 
 def made(verdict: Verdict, quantity: str = "mean", **fields: Any) -> Decision:
-    gate = Gate(quantity, ">=", 0.9).about("mc", sigma(0.05))
+    gate = Gate(quantity, ">=", 0.9).with_result("mc", sigma(0.05))
     value = {"pass": 0.95, "fail": 0.5, "inconclusive": 0.9}[verdict]
     estimate = Estimate.measured(
         value, (round(value - 0.01, 2), round(value + 0.01, 2)), "clopper-pearson:pooled"

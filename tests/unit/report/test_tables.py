@@ -215,7 +215,7 @@ def test_a_single_image_is_in_brackets_and_explained() -> None:
 
 def test_a_class_of_one_image_has_the_same_interval_in_the_figure() -> None:
     pytest.importorskip("matplotlib")
-    from robaudit.report.pictures.kinds import drawing_of, figure_of, look_of
+    from robaudit.report.pictures.kinds import drawing_of, figure_of, size_of
 
     lower, upper = map(float, clopper_pearson(0, 100))
     alone = replace(
@@ -225,7 +225,7 @@ def test_a_class_of_one_image_has_the_same_interval_in_the_figure() -> None:
     (bias,) = section_of("classes").records(run, SectionRequest())
     table = next(line for line in shown(bias_table(bias), 160) if line.startswith("11 "))
     assert "(0.000 [0.000, 0.037])" in table
-    figure = figure_of(drawing_of("classes", [run], SectionRequest()), look_of(7.0))
+    figure = figure_of(drawing_of("classes", [run], SectionRequest()), size_of(7.0))
     assert "0.000 [0.000, 0.037], n 1" in texts(figure)
 
 
@@ -234,7 +234,7 @@ def test_a_single_image_has_its_own_interval_everywhere() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.lines import Line2D
 
-    from robaudit.report.pictures.kinds import drawing_of, figure_of, look_of
+    from robaudit.report.pictures.kinds import drawing_of, figure_of, size_of
 
     lower, _ = map(float, clopper_pearson(100, 100))
     run = hand_made([replace(mc(1)[0], value=1.0, lower=lower, upper=1.0)])
@@ -242,9 +242,9 @@ def test_a_single_image_has_its_own_interval_everywhere() -> None:
     assert own in "\n".join(shown(overall_tables(summary_of(run)), 160))
     assert own in repr(from_stored(run))
     assert own in "\n".join(
-        texts(figure_of(drawing_of("summary", [run], SectionRequest()), look_of(7.0)))
+        texts(figure_of(drawing_of("summary", [run], SectionRequest()), size_of(7.0)))
     )
-    levels = figure_of(drawing_of("levels", [run], SectionRequest()), look_of(7.0))
+    levels = figure_of(drawing_of("levels", [run], SectionRequest()), size_of(7.0))
     assert lower in {
         end
         for line in levels.findobj(Line2D)

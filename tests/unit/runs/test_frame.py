@@ -25,7 +25,7 @@ NUMBERS = st.sampled_from([0.0, -0.0, 0.5, 1.0, 300.0, math.nan, math.inf]) | st
 @example([0.0, -0.0] * 1000)
 def test_numbers_come_back(numbers: list[float]) -> None:
     """Also of more rows than are converted at a time."""
-    columns = Columns.of(
+    columns = Columns.from_rows(
         row(i, number, certificate=Certificate(alpha=number)) for i, number in enumerate(numbers)
     )
     finite = np.where(np.isinf(numbers), np.nan, numbers)  # a certificate has no infinite number
@@ -43,7 +43,7 @@ def test_numbers_come_back(numbers: list[float]) -> None:
 
 def test_rows_of_an_image_need_not_come_together() -> None:
     rows = [row(i, i / 10, **at.document()) for at in (sigma(0.2), sigma(0.1)) for i in (2, 0, 1)]
-    frame = ResultTable.of(rows)
+    frame = ResultTable.from_rows(rows)
     assert [key.at for key in frame] == [sigma(0.2), sigma(0.1)]
     assert list(frame.ids) == ["2", "0", "1"]
     for columns in frame.values():
@@ -51,7 +51,7 @@ def test_rows_of_an_image_need_not_come_together() -> None:
 
 
 def _ends(one: Row) -> tuple[float, float]:
-    (lower,), (upper,) = Columns.of([one]).ends
+    (lower,), (upper,) = Columns.from_rows([one]).ends
     return float(lower), float(upper)
 
 
@@ -86,10 +86,10 @@ def test_votes_take_the_place_of_approximations() -> None:
         )
         for one in counted
     ]
-    by_votes = Columns.of(approximate).by_votes()
-    plain = Columns.of(counted)
+    by_votes = Columns.from_rows(approximate).by_votes()
+    plain = Columns.from_rows(counted)
     for name in ("values", "lower", "upper", "share_draws", "hits"):
         assert getattr(by_votes, name).tolist() == getattr(plain, name).tolist()
     assert by_votes.approximate == 0
-    assert Columns.of(approximate).share_draws.tolist() == [0, 0]
+    assert Columns.from_rows(approximate).share_draws.tolist() == [0, 0]
     assert by_votes.share_draws.tolist() == plain.share_draws.tolist() == [10, 10]

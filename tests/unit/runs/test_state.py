@@ -152,7 +152,7 @@ def test_results_come_in_the_order_of_data_and_spec(
         flushes.append(
             Flush(
                 [one(*r) for r in rows[:size]],
-                images={name: f"digest of {name}" for name, _ in rows[:size]},
+                digests={name: f"digest of {name}" for name, _ in rows[:size]},
             )
         )
         rows = rows[size:]
@@ -225,7 +225,7 @@ def test_the_same_row_again_changes_nothing() -> None:
     """An interrupt may come between a transaction and the note that it is done."""
     with State() as state:
         for _ in range(2):
-            state.write(Flush([one("a", NAMES[0])], images={"a": "digest"}))
+            state.write(Flush([one("a", NAMES[0])], digests={"a": "digest"}))
         assert list(state.rows()) == [one("a", NAMES[0])]
 
 
@@ -238,7 +238,7 @@ def make(path: Path) -> Path:
         state.begin(Ids(SAMPLES), NAMES, {name: {"name": name, "options": {}} for name in LABELS})  # type: ignore[arg-type]
         for part in (SAMPLES[:20], SAMPLES[20:40], SAMPLES[40:]):
             rows = [one(name, task) for name in part for task in NAMES]
-            state.write(Flush(rows, images=dict.fromkeys(part, "0" * 32), seconds={"clean": 0.5}))
+            state.write(Flush(rows, digests=dict.fromkeys(part, "0" * 32), seconds={"clean": 0.5}))
         state.write(Flush([], [skip_of("sample-3", "broken")]))
     return path / "state.db"
 

@@ -175,7 +175,7 @@ def test_classes_are_labels_or_predictions() -> None:
 def test_tests_are_of_the_groups_that_are_given() -> None:
     """A column of the data set has the same name after its values have changed."""
     rows = rows_of({0: [0.1, 0.12, 0.15, 0.2, 0.21, 0.3], 1: [0.8, 0.82, 0.85, 0.9, 0.91, 0.95]})
-    columns = Columns.of(rows)
+    columns = Columns.from_rows(rows)
     apart = {name: name[0] for name in columns.names}
     mixed = {name: str(i // 2 % 2) for i, name in enumerate(columns.names)}
     first, second = (

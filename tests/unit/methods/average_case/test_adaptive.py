@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from robaudit.engine.votes import Counts, next_look
-from robaudit.methods.average_case.mc import Rule, sample
+from robaudit.methods.average_case.mc import StoppingRule, draw_until_stopped
 from robaudit.numerics.intervals import clopper_pearson
 from tests.unit.engine.tools import build, curved, known, linear, work_on
 
@@ -54,7 +54,9 @@ def test_looks_are_a_fixed_ladder() -> None:
 def test_each_image_stops_when_it_has_what_was_asked_and_no_earlier(
     options: dict[str, Any],
 ) -> None:
-    rule = Rule(options.get("tolerance"), options.get("decide"), options.get("max_draws", 100_000))
+    rule = StoppingRule(
+        options.get("tolerance"), options.get("decide"), options.get("max_draws", 100_000)
+    )
     rows = build("mc", **options).estimate(work_on(curved(), images=15))
     for row in rows:
         draws = row.forwards - 1
@@ -91,11 +93,13 @@ def test_its_draws_are_the_first_of_a_fixed_number() -> None:
 
 @pytest.mark.parametrize("p", [0.001, 0.5, 0.9])
 @pytest.mark.parametrize(
-    "rule", [Rule(0.02, None, 4000), Rule(None, 0.9, 4000), Rule(0.02, 0.95, 4000)], ids=str
+    "rule",
+    [StoppingRule(0.02, None, 4000), StoppingRule(None, 0.9, 4000), StoppingRule(0.02, 0.95, 4000)],
+    ids=str,
 )
-def test_intervals_of_images_that_stopped_cover(rule: Rule, p: float) -> None:
+def test_intervals_of_images_that_stopped_cover(rule: StoppingRule, p: float) -> None:
     images = 400
-    found = sample(rule, [0] * images, coin(p, [3, round(1000 * p)]))
+    found = draw_until_stopped(rule, [0] * images, coin(p, [3, round(1000 * p)]))
     covered = sum(known(one.lower) <= p <= known(one.upper) for one in found)
     assert covered / images >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / images)
 
@@ -103,7 +107,9 @@ def test_intervals_of_images_that_stopped_cover(rule: Rule, p: float) -> None:
 @pytest.mark.parametrize("p", [0.86, 0.94])
 def test_decisions_are_right_and_cheap(p: float) -> None:
     images = 400
-    found = sample(Rule(None, 0.9, 100_000), [0] * images, coin(p, [4, round(100 * p)]))
+    found = draw_until_stopped(
+        StoppingRule(None, 0.9, 100_000), [0] * images, coin(p, [4, round(100 * p)])
+    )
     assert not any(one.note for one in found)
     wrong = sum((known(one.lower) >= 0.9) != (p > 0.9) for one in found)
     assert wrong / images <= 0.05

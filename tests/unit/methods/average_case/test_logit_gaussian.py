@@ -12,10 +12,10 @@ from torch import Tensor
 
 from robaudit.methods.average_case.logit_gaussian import (
     LogitGaussian,
-    Statistics,
+    MarginStatistics,
     by_votes,
     contradicted,
-    fitted,
+    fit_margins,
     vote_error,
 )
 from robaudit.methods.average_case.review import FitReview
@@ -133,7 +133,7 @@ def test_joint_skewness_is_corrected() -> None:
     """The normal fit is off by .02 to .04 whatever the draws; corrected, two thirds of that are
     gone, and intervals cover."""
     truth = float((jointly_skewed(1, 10**6, 1) > 0).all(2).double().mean())
-    fits = fitted([Statistics.of(jointly_skewed(200, 256, 2))])
+    fits = fit_margins([MarginStatistics.from_margins(jointly_skewed(200, 256, 2))])
     value = np.array([fit.value for fit in fits])
     correction = np.array([fit.correction for fit in fits])
     plain = float((value - correction).mean()) - truth

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from robaudit.methods.average_case.splitting_sampler import Lane, Schedule, split
+from robaudit.methods.average_case.splitting_sampler import Schedule, SplittingRun, split
 from tests.unit.numerics.problems import PROBLEMS, Problem, drawer
 
 
 def runs(
     problem: Problem, lanes: int, schedule: Schedule | None = None, *, seed: int = 1
-) -> list[Lane]:
+) -> list[SplittingRun]:
     return split(problem.judge, drawer(seed), lanes, schedule or Schedule())
 
 
-def probabilities(found: list[Lane]) -> np.ndarray:
+def probabilities(found: list[SplittingRun]) -> np.ndarray:
     assert {lane.state for lane in found} == {"measured"}
     return np.exp([lane.log_p for lane in found])
 

@@ -7,7 +7,7 @@ import pytest
 
 from robaudit.errors import RunError
 from robaudit.levels import LevelName, NoiseLevel
-from robaudit.methods.radius.easiest import easiest_errors, kept_curve
+from robaudit.methods.radius.easiest import easiest_errors, error_by_share
 from robaudit.quantities import DIFFICULTY, Interval
 from robaudit.results import Votes
 from robaudit.runs.rows import Row
@@ -85,7 +85,7 @@ def test_misclassified_images_without_a_known_loss_are_last() -> None:
 
 
 def test_mean_over_noises_and_severities() -> None:
-    curve = kept_curve(run_of(ROWS, LABEL))
+    curve = error_by_share(run_of(ROWS, LABEL))
     assert curve.labels == ("rain", "snow")
     rain = np.array([0.1, 0.2, 0.5, 0.95])
     snow = np.array([0.1, 0.2, 0.5, 1.0])
@@ -106,5 +106,5 @@ def test_what_is_lacking(golden: Golden) -> None:
     golden(caught.value)
     plain = [counted(0, NoiseLevel("gaussian", 0.1, LevelName.SIGMA), 5), difficulty(0)]
     with pytest.raises(RunError) as caught:
-        kept_curve(run_of(plain))
+        error_by_share(run_of(plain))
     golden(caught.value)

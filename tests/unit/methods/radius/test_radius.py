@@ -39,7 +39,7 @@ def test_the_golden_corner() -> None:
     batch = work_on(corner(), images=1)
     x = batch.x.clone()
     x.view(-1)[:2] = torch.tensor([1.0, 0.5])
-    batch = ImageBatch.of(batch.engine, x)
+    batch = ImageBatch.from_images(batch.engine, x)
     ((l2, linf),) = values(RadiusExact(), batch)
     assert l2.value == pytest.approx(0.67082039, abs=1e-7)
     assert linf.value == pytest.approx(0.5, abs=1e-7)

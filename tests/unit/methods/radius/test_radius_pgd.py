@@ -69,7 +69,7 @@ def test_nothing_finite() -> None:
 
     work = work_on(curved(), images=2)
     x = work.x.round(decimals=2)
-    work = type(work).of(work_on(Broken(), images=2).engine, x, work.at)
+    work = type(work).from_images(work_on(Broken(), images=2).engine, x, work.at)
     for image in values(RadiusPgd(steps=2, restarts=1, cap=0.64, norm="l2"), work):
         assert image[0].interval.kind is IntervalKind.CENSORED
         assert image[0].numbers["not_finite"] == 2 * 3

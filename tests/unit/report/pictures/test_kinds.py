@@ -19,7 +19,7 @@ from robaudit.report.flagged_section import sized
 from robaudit.report.gallery import RunImages
 from robaudit.report.pictures import kinds_of_picture
 from robaudit.report.pictures.inline import inline
-from robaudit.report.pictures.kinds import drawing_of, figure_of, look_of, picture
+from robaudit.report.pictures.kinds import drawing_of, figure_of, picture, size_of
 from robaudit.report.pictures.page import shorter, told_apart
 from robaudit.report.sections import SectionRequest
 from robaudit.runs.run import Run
@@ -43,7 +43,7 @@ def test_it_is_a_file_and_the_same_one_whatever_the_settings_of_the_user(
     drawing = drawing_of(
         kind, [made], SectionRequest(bottom=2) if kind == "flagged" else SectionRequest()
     )
-    first = picture(drawing, ending, look_of(7.0))
+    first = picture(drawing, ending, size_of(7.0))
     with mpl.rc_context(
         {
             "font.size": 30,
@@ -54,7 +54,7 @@ def test_it_is_a_file_and_the_same_one_whatever_the_settings_of_the_user(
         }
     ):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
-        assert picture(drawing, ending, look_of(7.0)) == first
+        assert picture(drawing, ending, size_of(7.0)) == first
         assert mpl.rcParams["font.size"] == 30
     if ending == "png":
         assert Image.open(io.BytesIO(first)).size[0] == 7 * 300
@@ -79,7 +79,7 @@ def test_an_image_stands_clean_beside_its_first_noisy_copy(made: Run) -> None:
     )
     (drawn,) = (
         found
-        for found in figure_of(drawing, look_of(7.0)).findobj(AxesImage)
+        for found in figure_of(drawing, size_of(7.0)).findobj(AxesImage)
         if isinstance(found, AxesImage)
     )
     pixels = np.asarray(drawn.get_array())[..., :3]
@@ -96,7 +96,7 @@ def test_it_takes_several_runs_at_the_width_of_a_column(made: Run, kind: str) ->
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         drawing = drawing_of(kind, [made] * 3, SectionRequest(label=LABELS))
-        figure = figure_of(drawing, look_of(3.3, title=False, caption=False))
+        figure = figure_of(drawing, size_of(3.3, title=False, caption=False))
     assert figure.get_figwidth() == 3.3
     told = " ".join([*texts(figure), drawing.caption])
     assert all(label in told for label in LABELS), told
@@ -119,7 +119,7 @@ def test_all_words_can_be_read_however_long_the_names_are(
         for i in range(2)
     ]
     for runs, request in (([run], SectionRequest()), ([run] * 2, SectionRequest(label=labels))):
-        assert unreadable(figure_of(drawing_of(kind, runs, request), look_of(width))) == []
+        assert unreadable(figure_of(drawing_of(kind, runs, request), size_of(width))) == []
 
 
 def test_in_a_page_it_takes_fonts_and_colours_from_there_and_text_from_data_is_text(
@@ -176,7 +176,7 @@ def test_in_a_page_it_takes_fonts_and_colours_from_there_and_text_from_data_is_t
 def test_title_and_caption_can_be_left_out(made: Run) -> None:
     drawing = drawing_of("scores", [made], SectionRequest())
     whole, bare = (
-        figure_of(drawing, look_of(7.0, title=kept, caption=kept)) for kept in (True, False)
+        figure_of(drawing, size_of(7.0, title=kept, caption=kept)) for kept in (True, False)
     )
     heights = [figure.get_figheight() for figure in (whole, bare)]
     assert heights[0] > heights[1] + 0.5
@@ -202,7 +202,7 @@ def test_refusals(made: Run, monkeypatch: pytest.MonkeyPatch, golden: Golden) ->
     golden(error.value)
     for width in (2.0, 30.0):
         with pytest.raises(RobauditError) as error:
-            look_of(width)
+            size_of(width)
         golden(error.value)
     drawing = drawing_of("scores", [made], SectionRequest())
     monkeypatch.setattr(pictures_module, "find_spec", lambda _: None)
