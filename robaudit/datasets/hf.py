@@ -260,7 +260,7 @@ class HfSpec(FilesSpec):
         if self.class_names is None:
             return same
         classes = ClassIndex(self.class_names, self.class_ids)
-        found = [classes.existing_path(name) for name in own_names]
+        found = [classes.find(name) for name in own_names]
         # None: a class that the user calls otherwise. Half of the names must agree; two unrelated
         # lists of the same length would fit, too.
         in_place = all(index in (place, None) for place, index in enumerate(found))

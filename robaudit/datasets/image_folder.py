@@ -234,7 +234,7 @@ def _classes(spec: ImagesSpec, present: Sequence[str]) -> tuple[dict[str, int], 
     """
     class_names = spec.class_names
     classes = ClassIndex(class_names or present, spec.class_ids if class_names else None)
-    found = {name: classes.existing_path(name) for name in present}
+    found = {name: classes.find(name) for name in present}
     index = {name: number for name, number in found.items() if number is not None}
     unknown = next((name for name in present if name not in index), None)
     if unknown is None or class_names is None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from robaudit.datasets.dataset import existing_path
 from robaudit.errors import ModelError
 from robaudit.models import (
     exported,

@@ -1,4 +1,4 @@
-"""Which draws kept the class: written as text, read back, and refused where the votes say otherwise."""
+"""Which draws kept the class: written as text, read back, refused where votes say otherwise."""
 
 from __future__ import annotations
 
