@@ -19,7 +19,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema, to_jsonable_python
 
 from robaudit.levels import LevelName, NoiseLevel
-from robaudit.text import Names, known_name
+from robaudit.text import Names, first_paragraph, known_name
 
 CLASSES = frozenset({"label", "predicted", "flips_to", "base_predicted", "certified_class"})
 """Keys of class indices; in JSON each is followed by the name of the class."""
@@ -116,7 +116,7 @@ class Record:
     ) -> core_schema.CoreSchema:
         """The schema of the JSON object; it writes records and does not read them."""
         reference = f"{cls.__module__}.{cls.__qualname__}"
-        return _written_as(cls.json_members(), reference, _first_paragraph(cls), handler)
+        return _written_as(cls.json_members(), reference, first_paragraph(cls), handler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def _members(cls: Any) -> list[Member]:
             keys = [member.key for member in members]
             place = keys.index(after) + 1 if after else 0
             hint = get_type_hints(function, include_extras=True)["return"]
-            members[place:place] = _members_of_field(name, hint, _first_paragraph(function), key)
+            members[place:place] = _members_of_field(name, hint, first_paragraph(function), key)
     return members
 
 
@@ -217,7 +217,7 @@ def _attribute(owner: Any, path: str) -> tuple[Any, str]:
     function = _function(getattr(owner, name, None))
     if function is not None:
         hint = get_type_hints(function, include_extras=True)["return"]
-        about = _first_paragraph(function)
+        about = first_paragraph(function)
     else:
         hint = get_type_hints(owner, include_extras=True)[name]
         about = dict(_attributes(owner.__doc__ or "")).get(name, "")
@@ -225,12 +225,6 @@ def _attribute(owner: Any, path: str) -> tuple[Any, str]:
         return hint, about
     plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     return _attribute(_without_none(plain), rest)
-
-
-def _first_paragraph(documented: Any) -> str:
-    """The first paragraph of a docstring, on one line."""
-    paragraph = inspect.cleandoc(documented.__doc__ or "").partition("\n\n")[0]
-    return " ".join(paragraph.split())
 
 
 def _function(attribute: Any) -> Any:

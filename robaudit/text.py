@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -126,6 +127,27 @@ def distinct(names: Sequence[str], ids: Sequence[str] | None = None) -> tuple[st
     ]
     # Again: another class may already have the marked name.
     return distinct(marked)
+
+
+def unwrapped(text: str) -> str:
+    """A text whose paragraphs are one line each.
+
+    Indented paragraphs (formulae) and lists below a colon (attributes) stay as they are.
+    """
+    lines = []
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        is_list = paragraph.partition("\n")[0].endswith(":")
+        if paragraph.startswith(" ") or is_list:
+            lines.append(paragraph)
+        else:
+            lines.append(" ".join(paragraph.split()))
+    return "\n\n".join(lines)
+
+
+def first_paragraph(documented: object) -> str:
+    """The first paragraph of a docstring, on one line."""
+    paragraph = inspect.cleandoc(documented.__doc__ or "").partition("\n\n")[0]
+    return " ".join(paragraph.split())
 
 
 def shortened(text: str, width: int) -> str:

@@ -14,6 +14,7 @@ from robaudit.cli.options import (
 )
 from robaudit.errors import RobauditError, SpecError
 from robaudit.settings import OUTPUT
+from robaudit.text import first_paragraph
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -173,7 +174,7 @@ def _datasets() -> Iterator[Entry]:
 
     for name in dataset_kinds():
         cls = dataset_kind(name)
-        yield {"name": name, "summary": _first_line(cls), "options": _options(cls, "kind")}
+        yield {"name": name, "summary": _summary(cls), "options": _options(cls, "kind")}
 
 
 def _formats() -> Iterator[Entry]:
@@ -183,7 +184,7 @@ def _formats() -> Iterator[Entry]:
     for form in FORMATS:
         yield {
             "name": form.name,
-            "summary": _first_line(form.load).removeprefix("Load "),
+            "summary": _summary(form.load).removeprefix("Load "),
             "files": ", ".join(form.suffixes),
         }
     # Folders of these libraries are recognised by their files, before any format.
@@ -216,9 +217,9 @@ def _objectives() -> Iterator[Entry]:
         yield {"name": name, "summary": cls.summary, "options": _options(cls), "source": cls.source}
 
 
-def _first_line(described: object) -> str:
-    """The first line of a docstring, as a summary."""
-    return (described.__doc__ or "").partition("\n")[0].rstrip(".").replace("`", "")
+def _summary(described: object) -> str:
+    """The first paragraph of a docstring, as a summary."""
+    return first_paragraph(described).rstrip(".").replace("`", "")
 
 
 def _options(cls: type[BaseModel], *but: str) -> str:

@@ -132,8 +132,10 @@ class ClassesSection(Section[ClassBias]):
         return one_result(runs, request)
 
     def figure(self, entries: Sequence[Entry[ClassBias]], request: SectionRequest) -> Drawing:
-        """How far the mean of each class is from all others, in the order of the first run, a
-        colour for each run."""
+        """The difference between each class's mean and the mean of the rest.
+
+        Classes are in the order of the first run; each run has a colour.
+        """
         entries = same_result(entries, lambda record: record.key)
         order = [stats.index for stats in weakest_first(entries[0].record)]
         shown: list[int | None] = [*order]

@@ -371,8 +371,8 @@ def _change_digits(lower: float, upper: float) -> int:
 
 
 def _ends_text(lower: float, upper: float, low: float, high: float) -> tuple[str, str]:
-    """The ends of an interval, rounded outwards, but not onto an end of the range that the other
-    end alone has reached."""
+    """The ends of an interval, rounded outwards, but never onto a bound of the range that the
+    interval does not reach."""
     below, above = _outwards(lower, upper, _digits(upper - lower))
     step = 10**-MOST_DIGITS
     return _inside(below, lower < high, high, -step), _inside(above, upper > low, low, step)

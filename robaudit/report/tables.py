@@ -1,4 +1,4 @@
-"""One model of a table, laid out for terminals and written as Markdown and LaTeX.
+"""A table model, laid out for terminals and rendered as Markdown or LaTeX.
 
 Pages render the same model in ``html/report.html.j2``; :func:`robaudit.runs.serialise.table_csv`
 writes raw values as CSV. All text is literal: brackets are not rich's markup, stars are not

@@ -17,6 +17,7 @@ from robaudit.spec.model import (
     dataset_kind,
     dataset_kinds,
 )
+from robaudit.text import unwrapped
 
 
 def spec_schema(
@@ -67,7 +68,21 @@ def spec_schema(
             "description": definitions["NoiseSpec"]["description"],
             "anyOf": kinds,
         }
-    return schema
+    long: dict[str, Any] = _with_long_lines(schema)
+    return long
+
+
+def _with_long_lines(schema: Any) -> Any:
+    """The schema with each paragraph of its descriptions on one line: they are docstrings, wrapped
+    for readers of the code."""
+    if isinstance(schema, list):
+        return [_with_long_lines(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    long = {key: _with_long_lines(value) for key, value in schema.items()}
+    if isinstance(schema.get("description"), str):
+        long["description"] = unwrapped(schema["description"])
+    return long
 
 
 def _dataset(definitions: dict[str, Any], kind: str) -> str:
