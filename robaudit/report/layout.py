@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
@@ -51,7 +51,7 @@ def laid_out(
         columns if rows or first.empty else (),
         tuple(rows),
         lines=(
-            *_each_once(table.lines for table in tables),
+            *_of_all_runs(_each_once(table.lines for table in tables)),
             *_of_runs(prefixes, [table.facts for table in tables]),
         ),
         conclusions=tuple(conclusions),
@@ -63,6 +63,12 @@ def laid_out(
 def _each_once(texts: Iterable[Sequence[str]]) -> dict[str, None]:
     """The texts of all tables, in order and without repeats."""
     return dict.fromkeys(chain.from_iterable(texts))
+
+
+def _of_all_runs(lines: Collection[str]) -> list[str]:
+    """The lines without those that say more than another: the noise of one run, say, where another
+    run has several."""
+    return [line for line in lines if not any(line != other and other in line for other in lines)]
 
 
 def _of_runs(prefixes: Iterable[str], texts: Iterable[Sequence[str]]) -> Iterator[str]:

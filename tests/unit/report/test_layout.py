@@ -254,6 +254,14 @@ def test_a_noise_of_all_results_is_no_column() -> None:
     assert texts(found) == [("noise", "a", "b"), ("fog", "1", "1"), ("snow", "–", "2")]
 
 
+def test_a_line_that_holds_for_one_run_alone_is_left_out() -> None:
+    one = replace(MEANS, facts=(), lines=("fog, higher is better", "12 images"))
+    other = replace(MEANS, facts=(), lines=("higher is better", "3 images"))
+    given = [Entry(name, run(name), table) for name, table in zip("ab", (one, other), strict=True)]
+    (found,) = OfTable(one).tables(given, SectionRequest())
+    assert found.lines == ("12 images", "higher is better", "3 images")
+
+
 def test_every_run_has_a_column() -> None:
     other = replace(MEANS, heading="Others")
     given = [
