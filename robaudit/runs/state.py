@@ -75,20 +75,19 @@ _TASK = "noise, level_name, level, estimator"
 # SQLite stores these statements, and _check_tables compares the stored ones to the letter: whoever
 # changes a character here raises _VERSION. Columns without a type keep values as given. `entry` is
 # the spec's entry of the estimator, `form` its entry of the noise.
-_SCHEMA = f"""
-CREATE TABLE tasks (
-    id INTEGER PRIMARY KEY, flush INTEGER, noise, level_name, level, estimator, entry, form,
-    UNIQUE ({_TASK})
-);
-CREATE TABLE samples (id INTEGER PRIMARY KEY, flush INTEGER, name, digest, UNIQUE (name));
-CREATE TABLE rows (
-    id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, row,
-    UNIQUE (sample, task)
-);
-CREATE TABLE skips (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, reason);
-CREATE INDEX skips_of ON skips (sample);
-CREATE TABLE seconds (id INTEGER PRIMARY KEY, flush INTEGER, step, seconds);
-"""
+# SQLite keeps the text of these statements, and readers compare it: another space is another
+# version of the file.
+_SCHEMA = (
+    "CREATE TABLE tasks (id INTEGER PRIMARY KEY, flush INTEGER, noise, level_name, level, "
+    f"estimator, entry, form, UNIQUE ({_TASK}))",
+    "CREATE TABLE samples (id INTEGER PRIMARY KEY, flush INTEGER, name, digest, UNIQUE (name))",
+    "CREATE TABLE rows (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, row, "
+    "UNIQUE (sample, task))",
+    "CREATE TABLE skips (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, "
+    "reason)",
+    "CREATE INDEX skips_of ON skips (sample)",
+    "CREATE TABLE seconds (id INTEGER PRIMARY KEY, flush INTEGER, step, seconds)",
+)
 _VERSION = 6
 # A sample may first appear as a skip, without a digest; a later flush then adds the digest.
 _INSERT_SAMPLE = """
@@ -575,10 +574,9 @@ class State:
     def _create_tables(self) -> None:
         """Create the tables in one transaction: a kill leaves the empty database, or all of
         them."""
-        statements = (*_SCHEMA.strip().split(";\n"), f"PRAGMA user_version = {_VERSION}")
         with self._transaction():
-            for statement in statements:
-                self._db.execute(statement.strip(";"))
+            for statement in (*_SCHEMA, f"PRAGMA user_version = {_VERSION}"):
+                self._db.execute(statement)
 
     def _check_tables(self) -> None:
         """Check that the version is ours, and that the database has exactly our tables and indexes.
@@ -595,7 +593,7 @@ class State:
             )
         # No triggers, views or columns of a stranger: the statements must be ours to the letter.
         pattern = sqlite3.connect(":memory:")
-        pattern.executescript(_SCHEMA)
+        pattern.executescript(";".join(_SCHEMA))
         if self._db.execute(_SHAPE).fetchall() != pattern.execute(_SHAPE).fetchall():
             raise self._damaged("its tables are not those that robaudit creates")
         pattern.close()
