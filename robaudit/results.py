@@ -105,9 +105,9 @@ class Votes(Checked):
         lost: copies whose logits were not finite: they vote for no class.
         split: the number of antithetic pairs (draws 2j and 2j + 1) in which a single copy kept the
             class; None: draws are independent.
-        bits: which of a fixed number of draws kept the class, packed by
-            :func:`robaudit.runs.rows.packed`; None where all or none did, or where they are not
-            recorded.
+        bits: which of a fixed number of draws kept the class, written by
+            :func:`robaudit.runs.rows.bits_as_text`. None where all or none did, or where they are
+            not recorded.
     """
 
     counts: tuple[Count, ...]

@@ -288,14 +288,14 @@ def as_begun(spec: AuditSpec, begun: Mapping[str, Any]) -> AuditSpec:
     """
     # Not measured again: another speed would give another number of draws, and so another run.
     entries = [EstimatorSpec.model_validate(entry) for entry in begun["estimators"]]
-    draws = {
-        label: getattr(estimator, "draws", None)
-        for label, estimator in registry.build(entries).items()
-    }
+    begun_entries = {entry.label: entry for entry in entries}
     changed = []
     for entry in spec.estimators:
-        number = draws.get(entry.label)
-        changed.append(entry if number is None else registry.with_draws(entry, number))
+        begun_entry = begun_entries.get(entry.label)
+        if begun_entry is None or begun_entry.name != entry.name:
+            changed.append(entry)
+        else:
+            changed.append(registry.with_draws_of(entry, begun_entry))
     chosen_images = {key: begun["dataset"][key] for key in ("limit", "sample", "ids")}
     dataset = type(spec.dataset).model_validate({**spec.dataset.model_dump(), **chosen_images})
     return spec.model_copy(update={"estimators": tuple(changed), "dataset": dataset})

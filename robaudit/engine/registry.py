@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -133,10 +133,25 @@ def _with_remark(result: Result, remark: str) -> Result:
 
 def with_draws(entry: EstimatorSpec, draws: int) -> EstimatorSpec:
     """The entry of a spec with another number of draws."""
+    return _with_draws_option(entry, {"draws": draws})
+
+
+def with_draws_of(entry: EstimatorSpec, other: EstimatorSpec) -> EstimatorSpec:
+    """The entry of a spec with the draws of another entry of the same estimator, as given there."""
+    return _with_draws_option(entry, _draws_option(other))
+
+
+def _with_draws_option(entry: EstimatorSpec, option: Mapping[str, Any]) -> EstimatorSpec:
     # The option may be there under its former name, which beside the present one is refused.
-    former = load(entry.name).renamed
-    options = {key: value for key, value in entry.options.items() if former.get(key) != "draws"}
-    return entry.model_copy(update={"options": {**options, "draws": draws}})
+    own = _draws_option(entry)
+    options = {key: value for key, value in entry.options.items() if key not in own}
+    return entry.model_copy(update={"options": {**options, **option}})
+
+
+def _draws_option(entry: EstimatorSpec) -> dict[str, Any]:
+    """The number of draws that an entry gives, under its present or its former name."""
+    renamed = load(entry.name).renamed
+    return {key: value for key, value in entry.options.items() if renamed.get(key, key) == "draws"}
 
 
 def tasks_of(spec: AuditSpec) -> tuple[Task, ...]:

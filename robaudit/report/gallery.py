@@ -27,6 +27,7 @@ from robaudit.noise.noise import shape_of
 from robaudit.noise.process import NoiseProcess
 from robaudit.runs.folder import RunFolder
 from robaudit.runs.run import Run
+from robaudit.settings import TRUST
 from robaudit.spec.model import AuditSpec
 from robaudit.stats.flags import Flag, Flagged
 from robaudit.text import class_name
@@ -80,7 +81,9 @@ class RunImages:
         if source is None and own.dataset.kind == "python":
             what = "names Python code as its data set, and code that a run folder names never runs"
             raise RobauditError(
-                str(run.path), what, "name its spec, if you trust it: --data SPEC.yaml --trust"
+                str(run.path),
+                what,
+                "name its spec, if you trust it: --data SPEC.yaml " + TRUST,
             )
         if source is None and run.data is not None:
             self._dataset = run.data

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import date
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -163,15 +163,24 @@ Bytes = Annotated[int, Field(gt=0, lt=2**63), BeforeValidator(as_bytes), BeforeV
 """A size in bytes; 4GB (4 * 10^9) and 4GiB (4 * 2^30) are accepted."""
 
 
-def _renamed(options: Mapping[Any, Any], renamed: Mapping[str, str]) -> dict[Any, Any]:
+def _renamed(
+    options: Mapping[Any, Any], renamed: Mapping[str, str], fields: Collection[str]
+) -> dict[Any, Any]:
     """The options under their present names.
 
-    A former name beside the present one stays as it is, and is later refused as unknown.
+    Raises:
+        PydanticCustomError: an option has both of its names.
     """
     present = dict[Any, Any]()
     for key, value in options.items():
         name = renamed.get(key, key)
-        present[key if name in options else name] = value
+        if key in fields or name not in fields:
+            present[key] = value
+            continue
+        if name in options:
+            what = f"is the former name of {name}, which is given, too: leave one out"
+            raise about_key(WRONG_KEY, str(key), what)
+        present[name] = value
     return present
 
 
@@ -200,12 +209,13 @@ class SpecSection(BaseModel):
         if not isinstance(value, Mapping):
             return value
         fields = cls.model_fields
-        options = _renamed(value, cls.renamed)
+        options = _renamed(value, cls.renamed, fields)
         # Unknown keys first: a misspelt key explains a missing one.
         if cls.model_config.get("extra") == "forbid":
             unknown = next((key for key in options if key not in fields), None)
             if unknown:
-                raise about_key(UNKNOWN_KEY, str(unknown), did_you_mean(str(unknown), fields))
+                hint = did_you_mean(str(unknown), fields)
+                raise about_key(UNKNOWN_KEY, str(unknown), hint)
         for key, field in fields.items():
             if field.is_required() and key not in options:
                 raise about_key(MISSING_KEY, key, field.description or "")

@@ -24,6 +24,7 @@ from pydantic import (
 from robaudit.errors import DataError, SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, NONE, LevelName, NoiseLevel
 from robaudit.plugins import DATASETS, blaming, installed, load_class, reference
+from robaudit.settings import BY
 from robaudit.spec.class_names import read_class_ids, read_class_names, read_ids
 from robaudit.spec.fields import (
     MISSING_KEY,
@@ -180,7 +181,7 @@ class BaseDatasetSpec(SpecSection):
             DataError: there is no such column, or this kind has no columns.
         """
         raise DataError(
-            f"--by {name}",
+            BY + f" {name}",
             f"data of kind {self.kind} have no columns",
             "use label or predicted; csv, npz and hf have columns",
         )

@@ -15,7 +15,7 @@ from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, LevelName
 from robaudit.plugins import ESTIMATORS, NOISES, reference, refuse_unknown
 from robaudit.spec.class_names import BASE_DIR
-from robaudit.spec.fields import as_tuple
+from robaudit.spec.fields import SAMPLES_ARE_DRAWS, as_tuple
 from robaudit.spec.model import DEFAULT_ESTIMATOR, IN_MEMORY, AuditSpec, noise_entries, with_options
 from robaudit.spec.origin import Location, Origin
 from robaudit.spec.validation_errors import explain
@@ -333,13 +333,25 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
                 f"for example --set {section}.draws=2000",
             )
         raw["estimators"] = entries  # they may be the default
-        put(raw, ("estimators", i, _name(entry) or "", *location[1:]), value)
+        name = _name(entry) or ""
+        given = entry.get(name) if isinstance(entry, dict) else None
+        option = _as_given(str(location[1]), given)
+        put(raw, ("estimators", i, name, option, *location[2:]), value)
         return
     names = [_label(entry) or _name(entry) for entry in entries]
     known = [*AuditSpec.model_fields, *filter(None, names)]
     raise SpecError(
         f"--set {setting}", f"unknown key {section!r}", did_you_mean(str(section), known)
     )
+
+
+def _as_given(option: str, given: object) -> str:
+    """The name of an option under which a spec gives it: the present or the former one."""
+    others = {**SAMPLES_ARE_DRAWS, **{new: old for old, new in SAMPLES_ARE_DRAWS.items()}}
+    other = others.get(option, option)
+    if isinstance(given, dict) and other in given and option not in given:
+        return other
+    return option
 
 
 def read_setting(setting: str, example: str) -> tuple[Location, Any]:

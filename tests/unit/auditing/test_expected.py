@@ -123,6 +123,24 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return set_rate
 
 
+@pytest.mark.parametrize("entry", ["mc", {"mc": {"draws": 50}}, {"mc": {"samples": 50}}])
+def test_a_run_that_was_not_lowered_is_found_again(
+    entry: Any,
+    tmp_path: Path,
+    run_cli: RunCli,
+    slow: Callable[[float], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, digits(limit=3, estimators=[entry], noise={"sigma": [0.2]}))
+    slow(1e9)
+    command = ("estimate", "spec.yaml", "--budget", "10h")
+    assert run_cli(*command).code == 0
+    again = run_cli(*command)
+    assert again.code == 0, again.err
+    assert "nothing was recomputed" in again.err
+
+
 def test_a_run_is_lowered_once(
     tmp_path: Path, run_cli: RunCli, slow: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

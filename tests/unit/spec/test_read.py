@@ -36,6 +36,16 @@ def test_order_of_changes(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("given", ["samples", "draws"])
+@pytest.mark.parametrize("changed", ["samples", "draws"])
+def test_a_change_may_use_the_other_name_of_an_option(
+    given: str, changed: str, tmp_path: Path
+) -> None:
+    document = digits(estimators=[{"mc": {given: 20}}])
+    spec = load(tmp_path, document, settings=[f"mc.{changed}=50"])
+    assert spec.estimators[0].options == {given: 50}
+
+
 def test_a_byte_order_mark(tmp_path: Path) -> None:
     assert (
         load(tmp_path, "\ufeff" + yaml.safe_dump(digits())).document() == load(tmp_path).document()
