@@ -276,6 +276,14 @@ def _within_sample(raw: Mapping[str, Any], location: Location, value: Any) -> tu
     return location, value
 
 
+def _as_given(part: str | int, section: dict[str, Any] | list[Any]) -> str | int:
+    """The name under which a section gives an option: the present or the former one."""
+    for names in SAMPLES_ARE_DRAWS.items():
+        if part in names and part not in section:
+            return next((name for name in names if name in section), part)
+    return part
+
+
 def put(raw: dict[str, Any], location: Location, value: object) -> None:
     """Set a value of the raw spec by its location, creating missing sections; a list of one counts
     as its entry.
@@ -304,8 +312,9 @@ def put(raw: dict[str, Any], location: Location, value: object) -> None:
                 "a section is a mapping (key: value)",
             )
         if i == len(location) - 1:
-            inside[part] = value
-        elif isinstance(target, dict) and target.get(part) is None:
+            inside[_as_given(part, target)] = value
+            return
+        if isinstance(target, dict) and target.get(part) is None:
             inside[part] = {}
         target = inside[part]
 
@@ -333,25 +342,13 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
                 f"for example --set {section}.draws=2000",
             )
         raw["estimators"] = entries  # they may be the default
-        name = _name(entry) or ""
-        given = entry.get(name) if isinstance(entry, dict) else None
-        option = _as_given(str(location[1]), given)
-        put(raw, ("estimators", i, name, option, *location[2:]), value)
+        put(raw, ("estimators", i, _name(entry) or "", *location[1:]), value)
         return
     names = [_label(entry) or _name(entry) for entry in entries]
     known = [*AuditSpec.model_fields, *filter(None, names)]
     raise SpecError(
         f"--set {setting}", f"unknown key {section!r}", did_you_mean(str(section), known)
     )
-
-
-def _as_given(option: str, given: object) -> str:
-    """The name of an option under which a spec gives it: the present or the former one."""
-    others = {**SAMPLES_ARE_DRAWS, **{new: old for old, new in SAMPLES_ARE_DRAWS.items()}}
-    other = others.get(option, option)
-    if isinstance(given, dict) and other in given and option not in given:
-        return other
-    return option
 
 
 def read_setting(setting: str, example: str) -> tuple[Location, Any]:
