@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,24 @@ from robaudit.methods.training.training_objective import Batch, Objective
 from robaudit.numerics.normal_moments import relu_moments
 
 _LEAST_VARIANCE = 1e-12  # before a ReLU: the gradient of a standard deviation of 0 is infinite
+
+
+TargetRadius = Annotated[
+    float,
+    Field(
+        gt=0,
+        allow_inf_nan=False,
+        description="the radius that counts as large enough, in pixel units",
+    ),
+]
+NetworkConstant = Annotated[
+    float,
+    Field(
+        gt=0,
+        allow_inf_nan=False,
+        description="Lipschitz constant of the network: 1 where it is orthogonal",
+    ),
+]
 
 
 class LogitMoments(NamedTuple):

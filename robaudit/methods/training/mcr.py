@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
 from torch import Tensor
 
-from robaudit.methods.training.margin_moments import SQRT2
+from robaudit.methods.training.margin_moments import SQRT2, NetworkConstant, TargetRadius
 from robaudit.methods.training.training_objective import Batch, Objective
 from robaudit.numerics.margins import margins
 
@@ -20,18 +19,8 @@ class Mcr(Objective):
     summary = "margin certified radius (MCR): radii below d count"
     source = "Smoothed robustness analysis, equation 10"
 
-    d: float = Field(
-        1.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="the radius that counts as large enough, in pixel units",
-    )
-    lipschitz: float = Field(
-        1.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="Lipschitz constant of the network: 1 where it is orthogonal",
-    )
+    d: TargetRadius = 1.0
+    lipschitz: NetworkConstant = 1.0
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean shortfall."""

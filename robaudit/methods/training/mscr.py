@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import Field
 from torch import Tensor
 
 from robaudit.methods.training.margin_moments import (
     SQRT2,
     LogitMoments,
+    NetworkConstant,
     SmoothedObjective,
+    TargetRadius,
     ranked_others,
     value_at_label,
 )
@@ -26,18 +27,8 @@ class Mscr(SmoothedObjective):
     summary = "margin smoothed certified radius (MSCR): radii below d count"
     source = "Smoothed robustness analysis, equations 6, 9 and 12 (corrected)"
 
-    d: float = Field(
-        1.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="the radius that counts as large enough, in pixel units",
-    )
-    lipschitz: float = Field(
-        1.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="Lipschitz constant of the network: 1 where it is orthogonal",
-    )
+    d: TargetRadius = 1.0
+    lipschitz: NetworkConstant = 1.0
 
     def from_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
         """The mean shortfall."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import Field
 from torch import Tensor
 
 from robaudit.methods.training.margin_moments import (
     LogitMoments,
     SmoothedObjective,
+    TargetRadius,
     ranked_others,
     value_at_label,
 )
@@ -26,12 +26,7 @@ class Zhen(SmoothedObjective):
     )
     source = "Zhen et al. 2021; Smoothed robustness analysis, equation 15"
 
-    d: float = Field(
-        1.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="the radius that counts as large enough, in pixel units",
-    )
+    d: TargetRadius = 1.0
 
     def from_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
         """The mean shortfall."""
