@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,11 +22,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from robaudit.auditing.audit import SharedSetup
     from robaudit.datasets.dataset import Dataset
     from robaudit.datasets.in_memory import Layout
-    from robaudit.runs import run as stored
-    from robaudit.runs.info import UntilDecided
 
 Spec = AuditSpec | str | Path | Mapping[str, Any]
 Level = float | str
@@ -163,24 +161,27 @@ def audit(
     _refuse_combinations(
         until_decided=until_decided, extend=extend, budget=budget, confidence=confidence
     )
-    run_audit = _Audit(
-        samples=samples,
-        net=net,
+    seconds = parse_duration(budget, "budget") if isinstance(budget, str) else budget
+    # Here, because a spec may be refused before torch is needed.
+    import torch
+
+    from robaudit.auditing.audit import audit as audit_spec
+    from robaudit.auditing.until import sample_until_decided
+    from robaudit.gates.sources import parsed, refuse_beyond
+
+    run_audit = partial(
+        audit_spec,
+        dataset=samples,
+        model=net,
         extend=extend,
         # With gates it is checked once, before the first interim analysis.
         fresh=fresh and not until_decided,
         listener=listener if listener is not None else PythonListener(progress),
-        budget=parse_duration(budget, "budget") if isinstance(budget, str) else budget,
+        budget=seconds,
         on_error=on_error,
         trust=trust,
         ray_address=ray_address,
     )
-    # Here, because a spec may be refused before torch is needed.
-    import torch
-
-    from robaudit.auditing.until import sample_until_decided
-    from robaudit.gates.sources import parsed, refuse_beyond
-
     gate_list = parsed(spec.gates, "gates")
     # A run to extend may have results that the spec no longer names.
     if not until_decided and not extend:
@@ -197,70 +198,13 @@ def audit(
                 )
                 run = outcome.run
             else:
-                run = run_audit(spec, folder)
+                run = run_audit(spec, out=folder)
     except BaseException:
         # Also after Ctrl-C: nobody could find the folder again.
         if home is not None:
             home.remove()
         raise
     return from_stored(run, home=home, data=samples)
-
-
-@dataclass(frozen=True, slots=True)
-class _Audit:
-    """Audits of one call: one, or until its gates are decided one for each interim analysis.
-
-    Attributes:
-        samples: in memory; None: those of the spec.
-        net: in memory; None: the spec's.
-        extend: add to the run in the folder.
-        fresh: refuse a folder that exists.
-        listener: receives notes, warnings and progress.
-        budget: seconds that a new run may take; None: as long as it takes.
-        on_error: what to do at an unusable sample.
-        trust: allow Python code that the spec names.
-        ray_address: the head node of a Ray cluster.
-    """
-
-    samples: Dataset | None
-    net: Any
-    extend: bool
-    fresh: bool
-    listener: Listener
-    budget: float | None
-    on_error: OnError
-    trust: bool
-    ray_address: str | None
-
-    def __call__(
-        self,
-        spec: AuditSpec,
-        folder: Path | None,
-        until: UntilDecided | None = None,
-        setup: SharedSetup | None = None,
-    ) -> stored.Run:
-        """Audit a spec.
-
-        Raises:
-            RobauditError: the audit is refused.
-        """
-        from robaudit.auditing.audit import audit as run_audit
-
-        return run_audit(
-            spec,
-            out=folder,
-            dataset=self.samples,
-            model=self.net,
-            extend=self.extend,
-            fresh=self.fresh,
-            listener=self.listener,
-            budget=self.budget,
-            on_error=self.on_error,
-            trust=self.trust,
-            ray_address=self.ray_address,
-            until=until,
-            setup=setup,
-        )
 
 
 def _path(out: str | Path | None) -> Path | None:

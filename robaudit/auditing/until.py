@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from robaudit.engine import registry
 from robaudit.errors import RunError, SpecError
@@ -40,9 +40,22 @@ FIRST = 64
 PART = 16
 """Draws at the first analysis: ``FIRST``, or 1/``PART`` of all if that is more."""
 
-Audit = Callable[[AuditSpec, Path, "UntilDecided | None", "SharedSetup | None"], Run]
-"""Creates or resumes the run of a spec in a folder, for the last of these analyses, with the model,
-data and workers of earlier ones."""
+
+class Audit(Protocol):
+    """:func:`robaudit.auditing.audit.audit` with the arguments that all analyses share."""
+
+    def __call__(
+        self,
+        spec: AuditSpec,
+        *,
+        out: Path | None,
+        until: UntilDecided | None = None,
+        setup: SharedSetup | None = None,
+    ) -> Run:
+        """Create or resume the run of a spec in a folder, for the last of these analyses, with the
+        model, data and workers of earlier ones."""
+
+
 OnAnalysis = Callable[[int, int, Sequence[Decision]], None]
 """Called after an analysis, with its draws per image, the most draws, and the decisions."""
 
@@ -143,7 +156,7 @@ def sample_until_decided(
     spec = spec.model_copy(update={"gates": tuple(map(str, gates))})
     most = most_draws(spec)
     if population or not most:
-        run = audit(_with_draws(spec, most), out, None, None)
+        run = audit(_with_draws(spec, most), out=out)
         single = confidence_of(run.info, confidence)
         decisions = decide(run, gates, population=population, point=point, confidence=single)
         return Outcome(run, decisions, (), most)
@@ -159,7 +172,7 @@ def sample_until_decided(
         # with the analysis that was under way.
         while True:
             draws = until.draws[-1]
-            run = audit(_with_draws(spec, draws), out, until, setup)
+            run = audit(_with_draws(spec, draws), out=out, until=until, setup=setup)
             decisions = decide(run, gates, point=point, confidence=until.each)
             if on_analysis is not None:
                 on_analysis(draws, most, decisions)

@@ -221,7 +221,8 @@ class _Audit:
     def __call__(
         self,
         spec: AuditSpec,
-        folder: Path | None,
+        *,
+        out: Path | None,
         until: UntilDecided | None = None,
         setup: SharedSetup | None = None,
     ) -> Run:
@@ -236,7 +237,7 @@ class _Audit:
         with Reporter(quiet=self.quiet) as reporter:
             return audit(
                 spec,
-                out=folder,
+                out=out,
                 trust=self.trust,
                 on_error=self.on_error,
                 extend=self.extend,
@@ -415,7 +416,7 @@ def _once(spec: AuditSpec, out: Path | None, audit: _Audit, files: _Files) -> No
     if not audit.extend:
         refuse_beyond(spec)
     with _within(audit.budget):
-        run = audit(spec, out)
+        run = audit(spec, out=out)
     # Before the summary is printed, whose reader may leave.
     files.write(run, spec, None, quiet=audit.quiet)
     if audit.quiet:
