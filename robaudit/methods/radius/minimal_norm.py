@@ -523,12 +523,16 @@ class BoundarySearch:
 
     def start_from(self, other: BoundarySearch) -> None:
         """Run a chain from the best flip in another norm."""
+        self._slide_from(other, self._search.steps)
+
+    def _slide_from(self, other: BoundarySearch, steps: int) -> None:
+        """Run a chain of short steps from the best flips of a search, this one or another."""
         self.run_chains(
             active=other._flipped(),
             target=other._label,
             d=other._best,
             eta=_POLISH,
-            steps=self._search.steps,
+            steps=steps,
         )
 
     def run_chains(self, active: Ints, target: Ints, d: Tensor, eta: float, steps: int) -> Floats:
@@ -604,13 +608,7 @@ class BoundarySearch:
 
     def polish(self) -> None:
         """Slide along the boundary from the best point."""
-        self.run_chains(
-            active=self._flipped(),
-            target=self._label,
-            d=self._best,
-            eta=_POLISH,
-            steps=self._search.polish,
-        )
+        self._slide_from(self, self._search.polish)
 
     def bisect(self) -> None:
         """Bisect between the image and its best flip, before the first flip on a coarse grid."""
