@@ -188,7 +188,7 @@ def reference() -> str:
     """The name of the reference estimator, for messages and defaults; nothing is imported."""
 
     def order(point: EntryPoint) -> tuple[bool, str]:
-        """Our own reference comes first, whatever other packages register."""
+        """Our own reference comes first, before those of other packages."""
         return not _is_in_package(point.module), point.name
 
     points = sorted(in_group(REFERENCE), key=order)

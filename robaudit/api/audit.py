@@ -285,7 +285,7 @@ def _of_objects(net: Any, given: Mapping[str, Any], name: str | None) -> AuditSp
     document = {"model": {"format": IN_MEMORY}, "dataset": {"kind": IN_MEMORY}}
     # Workers of Ray choose their device themselves.
     device = "auto" if given.get("engine") == "ray" else _device_of(net)
-    # A function has a name of its own, a module that of its class.
+    # A function has a name of its own, a module the name of its class.
     name = name or str(getattr(net, "__name__", type(net).__name__))
     origin = replace(_origin(given), name=name)
     return validated(_with(document, {"device": device, **given}), origin)

@@ -90,7 +90,7 @@ def existing_info(
     if info.base_identity != base_identity(document):
         what = "holds a run of another spec (model, data set, seed or precision)"
         raise AnotherRunError(str(folder.path), what, "choose another " + OUT)
-    # Raises if a noise has other options: the better message, whatever else differs.
+    # Raises if a noise has other options: the better message, even if more differs.
     _joined_noises(info.spec["noise"], document["noise"], str(folder.path))
     same_spec = info.identity == identity(document)
     # In the default folder, which nobody else would use, the run may contain the spec.

@@ -124,7 +124,7 @@ def verify(
     Raises:
         RobauditError: the model or the data have changed, or cannot be read.
     """
-    # All rows, whatever is recomputed: this costs no pass.
+    # All rows, not only those that are recomputed: this costs no pass.
     differences = list(chain.from_iterable(map(_differences_from_votes, run.rows)))
     altered = _altered(run)
     if samples == 0:

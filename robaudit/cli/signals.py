@@ -32,7 +32,7 @@ _SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"
 
 
 class Watch:
-    """Ends this process after a second signal or a deadline, whatever the process is doing.
+    """Ends this process after a second signal or a deadline, even while a library computes.
 
     Python runs the handlers of signals between its own instructions only, and a network may compute
     without end. So a thread ends the process in the usual way, and where compiled code keeps all
@@ -149,7 +149,7 @@ def _end(number: int, _: object) -> None:
 
 @contextlib.contextmanager
 def ended_by_clock(seconds: float | None, line: str, code: int) -> Iterator[None]:
-    """End the process if the block is not over after this time, whatever it is doing.
+    """End the process if the block is not over after this time, even while a library computes.
 
     Args:
         seconds: None: no limit.

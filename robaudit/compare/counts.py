@@ -20,8 +20,8 @@ def sample_ends(group: Group, tail: float | None = None) -> tuple[Floats, Floats
 
     Args:
         group: the pairs.
-        tail: the chance that an interval misses on a given side. Default: that of the rows' own
-            95 % intervals.
+        tail: the chance that an interval misses on a given side. Default: the chance of the rows'
+            own 95 % intervals.
     """
     base = group.base.values
     new = group.new.values
@@ -55,7 +55,7 @@ def count_bounds(
         same_model: whether both runs have the same model: then no sample is truly worse or newly
             flagged, unless the runs prove otherwise.
     """
-    # A sample without an interval may be of any kind, whatever its value.
+    # A sample without an interval may be of any kind: its value does not tell.
     sides = (group.base, group.new)
     without_interval = [np.isnan(side.ends[0]).any() for side in sides]
     if any(without_interval):
@@ -67,7 +67,7 @@ def count_bounds(
     strict_tail = alpha / (4.0 * size)
     either_tail = max(_tails(group))
     both_tails = sum(_tails(group))
-    # Where distances add, the interval of a difference misses if that of either run does.
+    # Where distances add, the interval of a difference misses if either run's does.
     tail = both_tails if group.adds and not group.paired else TAIL
     usual_worse, usual_not_worse = _worse(group, None)
     strictly_worse, strictly_not_worse = _worse(group, strict_tail)

@@ -293,7 +293,7 @@ class ImageBatch:
         """
         classes = self.others
         if selection is not None:
-            # Padding has no class; the first margin, the smallest by estimate, stands in for it.
+            # Padding has no class; the first margin, the smallest by estimate, takes its place.
             padding = selection.others < 0
             classes = torch.where(padding, selection.others[:, :1], selection.others)
         place = z.argmin(1, keepdim=True)

@@ -333,7 +333,7 @@ class Engine:
     ) -> Iterator[Tensor]:
         """:meth:`chosen_logits` of draws on the device.
 
-        A batch is one gather, whatever images and levels it has. Searches are then no longer
+        A batch of any images and levels is one gather. Searches are then no longer
         limited by the launches of CUDA kernels (79 for each image instead of 924, as measured).
         """
         rows = self.rows(x.shape[1:])

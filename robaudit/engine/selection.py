@@ -17,7 +17,7 @@ ALL = 32
 SELECTING_FORWARDS = 8
 """Noisy copies of an image that select the margins: few beside the 8 to 32 backward passes."""
 
-_FEWEST = 8  # selected margins, whatever the estimate
+_FEWEST = 8  # selected margins, even if the estimate asks for fewer
 _BUDGET = 1e-4  # estimated failure probability that may be left out: a tenth of the CDF's tolerance
 # An s from 8 draws is easily too small. These factors on it select margins, and estimate what was
 # left out; with them, 2 of 2,077 estimates without a note were off by more than 1e-3

@@ -190,7 +190,7 @@ def _is_comment(name: str, value: object, parent: str) -> bool:
     if name == "guards_code" and parent == "":
         return isinstance(value, list) and all(isinstance(text, str) for text in value)
     if name == "metadata" and parent in _DESCRIBED:
-        # A size expression is evaluated, under whatever name it comes.
+        # A size expression is evaluated, under any name.
         if not isinstance(value, dict) or "expr_str" in value:
             return False
         return all(isinstance(text, str) for text in value.values())

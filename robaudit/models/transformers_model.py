@@ -145,7 +145,7 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
     wanted = (source.spec.architecture or "").partition(":")[2]
     values = _architecture_only(read_object(path))
     refuse_unlisted(values, path)
-    # An audit starts from float32, whatever the file has.
+    # An audit starts from float32, also if the file has another type.
     state = {
         key: tensor.float() if tensor.is_floating_point() else tensor
         for key, tensor in tensors.items()

@@ -412,7 +412,7 @@ def _cell(
     quantity = entry.record.quantity
     quiet(ax, pair)
     turn = [index for index in (sample.predicted, sample.flips_to) if index is not None]
-    # an arrow stands between two names
+    # an arrow separates two names
     letters = size.letters(width, bold=True) // len(turn) - 2
     flips = " \u2192 ".join(cut(class_name(index, names), letters) for index in turn)
     wrong = sample.label is not None and sample.label != sample.predicted

@@ -78,7 +78,7 @@ class SampleSection(Section[Spectrum]):
 
 
 class _Heading(str):
-    """A heading of rows, which stands in the column of their names."""
+    """A heading of rows, in the column of their names."""
 
 
 def _tone(value: str) -> Tone:

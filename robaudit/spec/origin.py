@@ -62,7 +62,7 @@ class Origin:
     def line(self, location: Location) -> str:
         """The file and the line of a location, or the argument of a function.
 
-        A location without a line has that of the nearest part around it.
+        A location without a line has the line of the nearest part around it.
         """
         if self.arguments:
             return str(location[0]) if location else self.where

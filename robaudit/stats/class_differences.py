@@ -38,7 +38,7 @@ PERMUTATIONS = "permutations of the class labels"
 """The method of the intervals of differences."""
 ALPHA = 0.05
 """Level of the tests; 1 - confidence of all intervals."""
-BLOCK = 1 << 20  # values shuffled at a time: 8 MiB of float64, whatever the size of the run
+BLOCK = 1 << 20  # values shuffled at a time: 8 MiB of float64, for a run of any size
 _USUAL_THRESHOLD = 0.9  # of a quantity from 0 to 1, as the summary's share below 0.9
 _FEWEST_PERMUTATIONS = 100  # the smallest p-value of a class is then 2/101, below ALPHA
 

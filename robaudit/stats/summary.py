@@ -125,7 +125,7 @@ def mean_of(rows: Columns, quantity: Quantity) -> Mean:
         # called a lower bound anyway, so its lower end is for the mean of the values.
         lowers = np.where(images.lowers > images.low, images.lowers, images.values)
         images = replace(images, lowers=lowers)
-    # Shares of votes have intervals of their own, whatever the rows say.
+    # Shares of votes have an interval of their own, also where rows have none.
     has_method = all_bounded or images.draws is not None
     method = images.method if has_method else MeanMethod.NONE
     value = float(images.values.mean())

@@ -109,7 +109,7 @@ def mean_and_error(sums: Tensor, points: int) -> tuple[Tensor, Tensor]:
     Returns:
         (rows,) each.
     """
-    # The shifts are independent, the points of one are not: the error is that of SHIFTS means.
+    # The shifts are independent, the points of one are not: the error comes from SHIFTS means.
     means = sums / points
     value = total(means) / SHIFTS
     spread = total((means - value.unsqueeze(-1)).square()) / (SHIFTS - 1)

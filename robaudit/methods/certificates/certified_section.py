@@ -434,7 +434,7 @@ def _curve(ax: Axes, accuracy: CertifiedAccuracy, end: float, style: dict[str, A
     Beyond the largest possible radius there is neither line nor band.
     """
     curve = accuracy.curve()
-    # beyond the largest possible radius no image could be certified, whatever the network
+    # beyond the largest possible radius no image of any network could be certified
     last = min(end, accuracy.certificates.possible)
     beyond = accuracy.at(2.0 * end).estimate  # nothing is certified there
     lower, upper = beyond.bounds or (0.0, 1.0)

@@ -235,7 +235,7 @@ def _margins(walk: _Walk, graph: Graph) -> Lipschitz:
         matrix = fixed_matrix(step, operand)
         is_product = matrix is not None and matrix.dim() == 2 and rows.shape[1] == matrix.shape[0]
         if _is_final_log_softmax(step, operand, rows):
-            # It changes no margin, so the constant of all logits is that of its operand.
+            # It changes no margin, so the constant of all logits is the constant of its operand.
             constant = [walk.reach[operand.step][0].l2, walk.reach[operand.step][1].linf]
         elif rule_of(step).moves(step, operand):
             rows = step.pulled_back(operand, rows, output)

@@ -34,7 +34,8 @@ def _orders(rows: Sequence[Row], _: Setting) -> Iterator[BoundingPair]:
             continue
         same = estimator == other_estimator
         if q < other_q if same else q == other_q:
-            # Norms of one estimator come from the same copies: they rise with q whatever its bias.
+            # Norms of one estimator come from the same copies: they rise with q even if they are
+            # biased.
             least = interval_ends(row)[0]
             most = interval_ends(other)[1]
             yield BoundingPair(

@@ -110,5 +110,5 @@ def restart_uniforms(batch: ImageBatch, group: Tensor, purpose: str, restart: in
     """Starting noise of a restart on [0, 1], for the images of a group (images, channels, height,
     width)."""
     draws = [z for image in group.tolist() for z in batch.normals(purpose, image, 1, restart)]
-    # Normal variables depend on seed, purpose and sample alone, whatever the group.
+    # Normal variables depend on seed, purpose and sample alone, not on the group.
     return normal_cdf(torch.cat(draws).double()).to(batch.x.dtype)

@@ -24,7 +24,7 @@ from robaudit.spec.origin import Location, Origin
 from robaudit.spec.read import put, read_document, read_setting
 from robaudit.spec.validation_errors import explain
 
-# The audit spec is checked before there is a model: this one stands in for it.
+# The audit spec is checked before there is a model: this one takes its place.
 _PLACEHOLDER = {"path": "model.safetensors", "architecture": "robaudit:linear"}
 
 
