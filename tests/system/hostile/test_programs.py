@@ -475,9 +475,9 @@ def test_a_processor_that_opens_files(place: str, tmp_path: Path, golden: Golden
     }
     processor: dict[str, Any] = {"repo_path": None, "class_info_file": str(tmp_path / "victim")}
     (config if place == "config" else processor)["image_processor_type"] = "OneFormerImageProcessor"
-    (tmp_path / "work").mkdir()
-    model_folder(config=config, preprocessor_config=processor)(tmp_path / "work")
-    write(tmp_path, digits(model={"path": str(tmp_path / "work" / "net")}))
+    (tmp_path / "models").mkdir()
+    model_folder(config=config, preprocessor_config=processor)(tmp_path / "models")
+    write(tmp_path, digits(model={"path": str(tmp_path / "models" / "net")}))
     with pytest.raises(ModelError) as error:
         filled(load_spec(tmp_path / "spec.yaml"))
     golden(error.value)
@@ -497,12 +497,12 @@ def test_a_model_type_that_passes_on_options(
     )
     config = {"model_type": "timm_wrapper", "architectures": ["TimmWrapperForImageClassification"]}
     config = {"architecture": "resnet18", **config, **json.loads(text)}
-    (tmp_path / "work").mkdir()
-    model_folder(config=config)(tmp_path / "work")
+    (tmp_path / "models").mkdir()
+    model_folder(config=config)(tmp_path / "models")
     opened = list[str]()
     monkeypatch.setattr(torch, "load", lambda *args, **_: opened.append(str(args)))
     said = refusal(
-        tmp_path / "work" / "net", architecture="transformers:TimmWrapperForImageClassification"
+        tmp_path / "models" / "net", architecture="transformers:TimmWrapperForImageClassification"
     )
     golden(said)
     assert not opened
