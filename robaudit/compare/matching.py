@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from itertools import groupby, zip_longest
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +20,27 @@ from robaudit.runs.folder import RunFolder
 from robaudit.runs.info import kind_of
 from robaudit.runs.rows import Bits, Row, bits_of
 from robaudit.runs.run import Run
+from robaudit.runs.table import common_ids
+from robaudit.spec.model import BaseDatasetSpec, ImageOptions
 
 Pair = tuple[Row, Row]
 """The rows of a sample in the base run and in the new run."""
 Result = tuple[str, NoiseLevel]
 """The name of an estimator's result, and its noise level."""
 _SHOWN = 3  # results in a warning
+_SELECTION = BaseDatasetSpec.model_fields.keys() - {"kind"}
+_PREPARATION = ImageOptions.model_fields.keys() - BaseDatasetSpec.model_fields.keys()
+
+
+class Images(Enum):
+    """How the images of two runs under the same id are related."""
+
+    SAME = auto()
+    """The same pixels, where the digests that both runs recorded do not say otherwise."""
+    SAME_FILE = auto()
+    """The same file with other pixels: resized or cropped in another way."""
+    OTHER = auto()
+    """Images of another size from elsewhere."""
 
 
 @dataclass(slots=True)
@@ -31,8 +48,13 @@ class Matching:
     """The match between two runs.
 
     Attributes:
-        same_model: both have the same weights, loaded and run alike: the true difference is 0.
+        same_model: both have the same weights, loaded and run alike on the same images: the true
+            difference is 0.
+        same_images: both prepared the images alike; False: they are the same files, prepared in
+            other ways.
         same_noise: both gave each sample the same noise.
+        same_generator: both drew their noise from the same random numbers, so that the errors may
+            be correlated even where the noise differs.
         why_not: the reason if the noise differs; else "".
         paired: labels of estimators with the same name in both runs: their recorded draws have the
             same order.
@@ -46,7 +68,9 @@ class Matching:
     """
 
     same_model: bool
+    same_images: bool
     same_noise: bool
+    same_generator: bool
     why_not: str
     paired: frozenset[str]
     warnings: list[str]
@@ -124,13 +148,58 @@ def check_comparable(base: Run, new: Run) -> None:
 def _check_same_images(base: Run, new: Run) -> None:
     """Refuse two runs with different images under the same id.
 
-    Images are known by the digests of their pixels, as far as both runs recorded them.
+    Images are known by the digests of their pixels, as far as both runs recorded them. The same
+    file may have other pixels in each run.
     """
+    related = images_of(base, new)
+    if related is Images.SAME_FILE:
+        return
+    if related is Images.OTHER:
+        common = common_ids([base.table.ids, new.table.ids])
+        if common:
+            raise other_images(base, new, common[0])
     before = image_digests(base)
     now = image_digests(new)
     for sample_id, digest in before.items():
         if now.get(sample_id, digest) != digest:
             raise other_images(base, new, sample_id)
+
+
+def images_of(base: Run, new: Run) -> Images:
+    """How the images of two runs under the same id are related, by what the runs say of the data.
+
+    Two networks of different input size see the same photo with other pixels.
+    """
+    sizes = [run.info.image_shape for run in (base, new)]
+    same_size = None in sizes or sizes[0] == sizes[1]
+    if same_size and _section(base, _PREPARATION) == _section(new, _PREPARATION):
+        return Images.SAME
+    if _same_files(base, new):
+        return Images.SAME_FILE
+    # Of one size, the digests tell.
+    return Images.SAME if same_size else Images.OTHER
+
+
+def _section(run: Run, keys: Container[str]) -> dict[str, Any]:
+    """These keys of the spec's dataset section."""
+    section = run.info.spec.get("dataset", {})
+    return {key: value for key, value in section.items() if key in keys}
+
+
+def _same_files(base: Run, new: Run) -> bool:
+    """Whether both specs name the same image files, whichever samples of them are audited."""
+    sources = []
+    for run in (base, new):
+        section = run.info.spec.get("dataset", {})
+        keys = section.keys() - _SELECTION - _PREPARATION
+        source = _section(run, keys)
+        # Paths are relative to the folder of each spec.
+        for key in ("path", "root"):
+            if isinstance(source.get(key), str):
+                source[key] = str(Path(run.info.spec_folder, source[key]))
+        sources.append(source)
+    has_files = bool(_section(base, _PREPARATION))
+    return has_files and sources[0] == sources[1]
 
 
 def other_images(base: Run, new: Run, sample_id: str) -> RunError:
@@ -154,9 +223,13 @@ def match(base: Run, new: Run) -> Matching:
     """Check that the runs may be compared, and whether their draws can be paired.
 
     Raises:
-        RunError: a noise of the same label differs.
+        RunError: a noise of the same label differs, or the images are of another size and of other
+            files.
     """
     _check_same_noise(base, new)
+    images = images_of(base, new)
+    if images is Images.OTHER:
+        _check_same_images(base, new)
     reasons = []
     seeds = [run.info.seed for run in (base, new)]
     # The generator of a GPU gives other numbers than the one of a CPU.
@@ -165,10 +238,18 @@ def match(base: Run, new: Run) -> Matching:
         reasons.append(f"the seeds differ ({seeds[0]} and {seeds[1]})")
     if devices[0] != devices[1]:
         reasons.append(f"noise on {devices[0]} differs from noise on {devices[1]}")
+    same_generator = not reasons
+    sizes = [_size(run) for run in (base, new)]
+    if "" not in sizes and sizes[0] != sizes[1]:
+        reasons.append(f"noise on {sizes[0]} pixels differs from noise on {sizes[1]} pixels")
     why_not = " and ".join(reasons)
     warnings = []
+    if images is Images.SAME_FILE:
+        warnings.append(_prepared(base, new))
     if reasons:
-        warnings.append(f"unpaired, as {why_not}: the errors of both runs' noise draws add up")
+        warnings.append(
+            f"noise draws are unpaired, as {why_not}: the errors of both runs' noise draws add up"
+        )
     base_results = _results(base)
     new_results = _results(new)
     warnings += _results_of_one_run("base", base_results, new_results)
@@ -176,12 +257,31 @@ def match(base: Run, new: Run) -> Matching:
     # Another estimator under the same label may use its draws in another order.
     paired = frozenset(label for label, _ in _estimators(base) & _estimators(new))
     return Matching(
-        same_model=_model(base) == _model(new),
+        same_model=images is Images.SAME and _model(base) == _model(new),
+        same_images=images is Images.SAME,
         same_noise=not reasons,
+        same_generator=same_generator,
         why_not=why_not,
         paired=paired,
         warnings=warnings,
     )
+
+
+def _size(run: Run) -> str:
+    """The size of the images, ``224 x 224``; empty where the run does not say."""
+    return " x ".join(map(str, (run.info.image_shape or [])[1:]))
+
+
+def _prepared(base: Run, new: Run) -> str:
+    """The warning about the same files with other pixels."""
+    before = _section(base, _PREPARATION)
+    now = _section(new, _PREPARATION)
+    changes = [
+        f"{key} {before.get(key)} and {now.get(key)}"
+        for key in (before | now)
+        if before.get(key) != now.get(key)
+    ]
+    return f"the same files, prepared in other ways ({', '.join(changes)}): paired by their ids"
 
 
 def _results_of_one_run(
@@ -201,7 +301,8 @@ def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
     Both runs are read in step: if they have the same order, few rows are in memory at a time.
     ``matching`` is completed by the samples that do not match.
     """
-    digests = [image_digests(run) for run in (base, new)]
+    # The same file, resized in another way, has another digest.
+    digests = [image_digests(run) if matching.same_images else {} for run in (base, new)]
     # The samples of each run whose partner has not been read.
     base_waiting: dict[str, list[Row]] = {}
     new_waiting: dict[str, list[Row]] = {}
