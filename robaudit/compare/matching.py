@@ -20,7 +20,7 @@ from robaudit.runs.folder import RunFolder
 from robaudit.runs.info import kind_of
 from robaudit.runs.rows import Bits, Row, bits_of
 from robaudit.runs.run import Run
-from robaudit.runs.table import common_ids
+from robaudit.runs.table import NO_CLASS, common_ids
 from robaudit.spec.model import BaseDatasetSpec, ImageOptions
 
 Pair = tuple[Row, Row]
@@ -200,6 +200,40 @@ def _same_files(base: Run, new: Run) -> bool:
         sources.append(source)
     has_files = bool(_section(base, _PREPARATION))
     return has_files and sources[0] == sources[1]
+
+
+def check_same_classes(base: Run, new: Run) -> None:
+    """Refuse two runs whose classes have other indices.
+
+    The labels of common samples tell, not the names of the classes: one model says "great white
+    shark" and another "great_white_shark", and a few labels may have been corrected.
+
+    Raises:
+        RunError: most of the samples that both have are labelled with other classes; or, without
+            labels, the networks have other numbers of classes.
+    """
+    labels = [_labels(run) for run in (base, new)]
+    common = labels[0].keys() & labels[1].keys()
+    agreeing = sum(labels[0][sample_id] == labels[1][sample_id] for sample_id in common)
+    numbers = [run.info.model.classes for run in (base, new)]
+    same = 2 * agreeing > len(common) if common else numbers[0] == numbers[1]
+    if not same:
+        raise RunError(
+            f"{base.path} and {new.path}",
+            "have other classes under the same indices",
+            "look at the classes of each run alone",
+        )
+
+
+def _labels(run: Run) -> dict[str, int]:
+    """The labels of the labelled samples, by id."""
+    labels = {}
+    for columns in run.table.values():
+        known = zip(columns.names, columns.label.tolist(), strict=True)
+        labels.update({name: label for name, label in known if label != NO_CLASS})
+        if len(labels) == len(run.table.ids):
+            break  # the other results are of the same samples
+    return labels
 
 
 def other_images(base: Run, new: Run, sample_id: str) -> RunError:

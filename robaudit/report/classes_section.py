@@ -66,6 +66,7 @@ class ClassesSection(Section[ClassBias]):
     place = 2
     uses = Section.uses | {"by", "data", "threshold"}
     main_only = True
+    by_class = True
 
     def records(self, run: Run, request: SectionRequest) -> list[ClassBias]:
         """A comparison of the classes for each result; they are never pooled."""
@@ -101,7 +102,7 @@ class ClassesSection(Section[ClassBias]):
             differences = {}
             for group in groups.values():
                 for change in group.classes:
-                    key = _row_key(group.key, change)
+                    key = _row_key(group.key, change, "label")
                     differences[key] = for_the_population(change.difference, change.images)
             by_run[name] = differences
         return Changes(by_run, notes=("[ ] of the differences: for all classes together.",))
@@ -238,7 +239,7 @@ def _mean_table(bias: ClassBias) -> TypedTable:
             TypedColumn("", WRITTEN, head="mean"),
         ),
         [(label_of(stats), class_mean(stats, bias.quantity)) for stats in classes],
-        keys=[_row_key(bias.key, stats) for stats in classes],
+        keys=[_row_key(bias.key, stats, bias.by) for stats in classes],
         lines=(about(bias.quantity),),
         conclusions=(_conclusion(bias),),
         notes=tuple(notes),
@@ -246,9 +247,12 @@ def _mean_table(bias: ClassBias) -> TypedTable:
     )
 
 
-def _row_key(key: GroupKey, stats: ClassStats | ClassChange) -> tuple[GroupKey, str]:
-    """The key of a class: groups of a column of the data may have other indices in other runs."""
-    return key, label_of(stats)
+def _row_key(key: GroupKey, stats: ClassStats | ClassChange, by: str) -> tuple[GroupKey, int | str]:
+    """The key of a class: its index, as each model may spell its name in another way.
+
+    Groups of a column of the data may have other indices in other runs, and have their names.
+    """
+    return key, stats.index if by in _CLASSES else label_of(stats)
 
 
 def _differs_tone(_: str) -> Tone:

@@ -48,6 +48,7 @@ class ConfusionSection(Section[Confusion]):
     )
     uses = Section.uses | {"by"}
     main_only = True
+    by_class = True
 
     def applies(self, run: Run) -> bool:
         """Whether noisy copies were counted."""
@@ -82,6 +83,7 @@ class ConfusionSection(Section[Confusion]):
             str(record.key),
             (TypedColumn("", TEXT, head=kind), *_COLUMNS),
             rows,
+            keys=[(record.key, turn.start, turn.to) for turn in record.turns],
             about={**record.key.document(), "by": record.by},
             notes=(f"[ ] 95 % interval, {LIKE_THESE} of the class.",) if rows else (),
             empty="No noisy copy changes class.",
