@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from robaudit.compare.result import ClassChange
+from robaudit.errors import NothingLeftError
 from robaudit.estimates import Estimate
 from robaudit.names import ResultName
 from robaudit.numerics.image_intervals import LIKE_THESE, THESE_IMAGES, MeanMethod
@@ -136,8 +137,16 @@ class ClassesSection(Section[ClassBias]):
         """The difference between each class's mean and the mean of the rest.
 
         Classes are in the order of the first run; each run has a colour.
+
+        Raises:
+            NothingLeftError: no class differs from others, because each has a single image.
         """
         entries = same_result(entries, lambda record: record.key)
+        compared = [stats for entry in entries for stats in entry.record.classes]
+        if all(stats.difference is None for stats in compared):
+            raise NothingLeftError(
+                "classes", "no class has two images to compare with others", "audit more images"
+            )
         order = [stats.index for stats in weakest_first(entries[0].record)]
         shown: list[int | None] = [*order]
         between = 0

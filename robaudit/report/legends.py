@@ -51,6 +51,22 @@ def certainties(flagged: Flagged) -> str:
     return "; ".join(sentences)
 
 
+def wrong_before(flagged: Flagged) -> str:
+    """How many of the flagged samples are misclassified without noise, so that noise breaks
+    nothing; empty if none is."""
+    if not flagged.wrong:
+        return ""
+    verb = "is" if flagged.wrong == 1 else "are"
+    who = f"{flagged.wrong:,} of the {flagged.beyond:,}"
+    if flagged.wrong == flagged.beyond:
+        who = "It" if flagged.wrong == 1 else "All of them"
+    text = f"{who} {verb} wrong without noise"
+    if not flagged.repaired:
+        return f"{text}."
+    turn = "flips" if flagged.repaired == 1 else "flip"
+    return f"{text}, and {flagged.repaired:,} of those {turn} to the label."
+
+
 def bracketed_certainties(flagged: Flagged) -> str:
     """The certainties in brackets, to follow a number; empty where there are none."""
     certain = certainties(flagged)

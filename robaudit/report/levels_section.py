@@ -44,6 +44,7 @@ from robaudit.stats.summary import GroupSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.transforms import Transform
 
 
 class LevelsSection(Section[LevelCurve]):
@@ -192,6 +193,7 @@ def _robustness(point: GroupSummary) -> str:
 # --- the figure
 
 _HIGH = 2.2  # inches of a panel
+_ASIDE = 0.08  # inches between points at one level
 _UPPER = 0.5  # where all means are above it, the scale begins just below them
 _FAR = 30.0  # the ratio of levels from which the scale is logarithmic
 _MOST_LINES = 12
@@ -234,7 +236,8 @@ def _panel(
     levels = [point.key.at for point in points]
     lowest = 1.0
     no_noise = _level_axis(ax, levels)
-    for curve, style in lines:
+    aside = _aside(ax, len(lines)) if len(set(levels)) == 1 else [ax.transData] * len(lines)
+    for (curve, style), place in zip(lines, aside, strict=True):
         drawn = [
             point for point in curve if quantity is not None or point.noisy_accuracy is not None
         ]
@@ -246,8 +249,9 @@ def _panel(
             if len(x) > 1:
                 ax.fill_between(x, lower, upper, color=style["color"], alpha=0.15, linewidth=0)
             else:
-                ax.plot([x, x], [lower, upper], color=style["color"], linewidth=1.2)
-            ax.plot(x, y, **style)
+                bar = {"color": style["color"], "linewidth": 1.2, "transform": place}
+                ax.plot([x, x], [lower, upper], **bar)
+            ax.plot(x, y, **style, transform=place)
             lowest = min(lowest, float(lower.min()))
         if quantity is None and (clean := curve[0].clean_accuracy) is not None:
             ax.plot([no_noise], [clean.value], **ring(style["color"]))
@@ -263,6 +267,18 @@ def _panel(
         ax.set_ylabel(cut(quantity.unit, size.letters(_HIGH - 0.6)))
         if not quantity.higher_is_better:
             ax.invert_yaxis()
+
+
+def _aside(ax: Axes, number: int) -> list[Transform]:
+    """Places beside each other for the points of this many lines at one level, where they would
+    hide each other."""
+    from matplotlib.transforms import ScaledTranslation
+
+    scale = ax.get_figure(root=True).dpi_scale_trans
+    return [
+        ax.transData + ScaledTranslation(_ASIDE * (i - (number - 1) / 2), 0.0, scale)
+        for i in range(number)
+    ]
 
 
 def _level_axis(ax: Axes, levels: Sequence[NoiseLevel]) -> float:
