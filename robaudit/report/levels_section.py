@@ -274,7 +274,7 @@ def _aside(ax: Axes, number: int) -> list[Transform]:
     hide each other."""
     from matplotlib.transforms import ScaledTranslation
 
-    scale = ax.get_figure(root=True).dpi_scale_trans
+    scale = ax.figure.dpi_scale_trans
     return [
         ax.transData + ScaledTranslation(_ASIDE * (i - (number - 1) / 2), 0.0, scale)
         for i in range(number)

@@ -131,7 +131,10 @@ def _notes(content: Content) -> Iterator[str]:
             "and of the others."
         )
     if any(flagged.broken for view in content.views for flagged in content.flagged(view)):
-        yield "Red: a flagged image that is right without noise is confirmed."
+        yield (
+            "A number of flagged images is emphasised where one of them is right without noise "
+            "and confirmed."
+        )
 
 
 def _mean_head(content: Content) -> str:

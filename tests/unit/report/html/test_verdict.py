@@ -26,14 +26,22 @@ def voted(
     for i, count in enumerate(kept):
         row = rows([count / DRAWS], classes=1, noise=noise, level=level)[0]
         votes = Votes((count, DRAWS - count))
-        about = {"label": 1, "correct": False} if i in wrong else {"label": 0, "correct": True}
-        ends = {"lower": max(0.0, row.value - 0.1), "upper": min(1.0, row.value + 0.1)}
-        yield replace(row, sample_id=str(i), predicted=0, flips_to=1, votes=votes, **about, **ends)
+        yield replace(
+            row,
+            sample_id=str(i),
+            predicted=0,
+            label=int(i in wrong),
+            correct=i not in wrong,
+            flips_to=1,
+            votes=votes,
+            lower=max(0.0, row.value - 0.1),
+            upper=min(1.0, row.value + 0.1),
+        )
 
 
 def several(**changed: Sequence[int]) -> Run:
     """Seven noises; ``changed``: the copies that keep the class under some."""
-    held = []
+    held: list[Row] = []
     for noise in NOISES:
         held += voted(noise, changed.get(noise, [20, 19, 18, 20]))
     held.sort(key=lambda row: int(row.sample_id))
