@@ -28,6 +28,7 @@ Pair = tuple[Row, Row]
 Result = tuple[str, NoiseLevel]
 """The name of an estimator's result, and its noise level."""
 _SHOWN = 3  # results in a warning
+# Keys of a dataset section: those that choose and name samples, and those that make their pixels.
 _SELECTION = BaseDatasetSpec.model_fields.keys() - {"kind"}
 _PREPARATION = ImageOptions.model_fields.keys() - BaseDatasetSpec.model_fields.keys()
 
@@ -172,34 +173,33 @@ def images_of(base: Run, new: Run) -> Images:
     """
     sizes = [run.info.image_shape for run in (base, new)]
     same_size = None in sizes or sizes[0] == sizes[1]
-    if same_size and _section(base, _PREPARATION) == _section(new, _PREPARATION):
-        return Images.SAME
-    if _same_files(base, new):
+    changed = _changed_keys(base, new).keys()
+    # The same image files, whichever samples of them are audited, but prepared in another way.
+    prepared_apart = not changed.isdisjoint(_PREPARATION)
+    if prepared_apart and not changed - _SELECTION - _PREPARATION:
         return Images.SAME_FILE
     # Of one size, the digests tell.
     return Images.SAME if same_size else Images.OTHER
 
 
-def _section(run: Run, keys: Container[str]) -> dict[str, Any]:
-    """These keys of the spec's dataset section."""
-    section = run.info.spec.get("dataset", {})
-    return {key: value for key, value in section.items() if key in keys}
+def _changed_keys(base: Run, new: Run) -> dict[str, tuple[Any, Any]]:
+    """The keys of the dataset section that differ, with the values of both runs.
+
+    A key that only one of them has is no difference: it is of another version of robaudit.
+    """
+    before = _dataset(base)
+    now = _dataset(new)
+    common = [key for key in before if key in now]
+    return {key: (before[key], now[key]) for key in common if before[key] != now[key]}
 
 
-def _same_files(base: Run, new: Run) -> bool:
-    """Whether both specs name the same image files, whichever samples of them are audited."""
-    sources = []
-    for run in (base, new):
-        section = run.info.spec.get("dataset", {})
-        keys = section.keys() - _SELECTION - _PREPARATION
-        source = _section(run, keys)
-        # Paths are relative to the folder of each spec.
-        for key in ("path", "root"):
-            if isinstance(source.get(key), str):
-                source[key] = str(Path(run.info.spec_folder, source[key]))
-        sources.append(source)
-    has_files = bool(_section(base, _PREPARATION))
-    return has_files and sources[0] == sources[1]
+def _dataset(run: Run) -> dict[str, Any]:
+    """The spec's dataset section, whose paths no longer depend on the folder of the spec."""
+    section = dict(run.info.spec.get("dataset", {}))
+    for key in ("path", "root"):
+        if isinstance(section.get(key), str):
+            section[key] = str(Path(run.info.spec_folder, section[key]))
+    return section
 
 
 def check_same_classes(base: Run, new: Run) -> None:
@@ -308,12 +308,10 @@ def _size(run: Run) -> str:
 
 def _prepared(base: Run, new: Run) -> str:
     """The warning about the same files with other pixels."""
-    before = _section(base, _PREPARATION)
-    now = _section(new, _PREPARATION)
     changes = [
-        f"{key} {before.get(key)} and {now.get(key)}"
-        for key in (before | now)
-        if before.get(key) != now.get(key)
+        f"{key} {before} and {now}"
+        for key, (before, now) in _changed_keys(base, new).items()
+        if key in _PREPARATION
     ]
     return f"the same files, prepared in other ways ({', '.join(changes)}): paired by their ids"
 

@@ -119,7 +119,7 @@ def test_another_card_draws_other_noise(on_a_card: Callable[[str], Path], run_cl
     )
     _, out, err = run_cli("compare", first, second)
     assert (
-        "noise draws unpaired, as noise on cuda (A100) differs from noise on cuda (H100)"
+        "unpaired, as noise on cuda (A100) differs from noise on cuda (H100)"
         in out + err
     )
 

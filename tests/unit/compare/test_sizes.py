@@ -118,6 +118,9 @@ def test_images_of_another_size_from_elsewhere_are_refused(golden: Golden) -> No
     with golden.raises(RunError):
         compare(base, new)
     assert "other images" in not_compared({"base": base, "new": new})
+    # files of other sizes than at the time of the first run
+    with golden.raises(RunError):
+        compare(with_data(made(KEPT), 8, path="a"), with_data(made(KEPT), 10, path="a"))
 
 
 def test_one_size_resized_in_another_way_has_the_same_noise() -> None:
@@ -129,6 +132,14 @@ def test_one_size_resized_in_another_way_has_the_same_noise() -> None:
     assert found.matching.warnings == [
         "the same files, prepared in other ways (resize 9 and 8): paired by their ids"
     ]
+
+
+def test_a_key_of_another_version_is_no_other_preparation() -> None:
+    base = with_data(made(KEPT, model="a"), 8, path="a", crop=8)
+    new = with_data(made(KEPT, model="b"), 8, path="a", crop=8, crop_rounding="round", root=None)
+    found = compare(base, new)
+    assert found.document()["same_images"]
+    assert found.matching.warnings == []
 
 
 def test_other_draws_cover_the_difference() -> None:
