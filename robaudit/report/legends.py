@@ -64,7 +64,10 @@ def wrong_before(flagged: Flagged) -> str:
     if not flagged.repaired:
         return f"{text}."
     turn = "flips" if flagged.repaired == 1 else "flip"
-    return f"{text}, and {flagged.repaired:,} of those {turn} to the label."
+    those = f"{flagged.repaired:,}" if flagged.repaired < flagged.wrong else "all"
+    if flagged.wrong == 1:
+        return f"{text}, and flips to the label."
+    return f"{text}, and {those} of those {turn} to the label."
 
 
 def bracketed_certainties(flagged: Flagged) -> str:

@@ -118,10 +118,7 @@ def test_another_card_draws_other_noise(on_a_card: Callable[[str], Path], run_cl
         in err
     )
     _, out, err = run_cli("compare", first, second)
-    assert (
-        "unpaired, as noise on cuda (A100) differs from noise on cuda (H100)"
-        in out + err
-    )
+    assert "unpaired, as noise on cuda (A100) differs from noise on cuda (H100)" in out + err
 
 
 def test_a_network_and_data_on_the_device(tmp_path: Path) -> None:

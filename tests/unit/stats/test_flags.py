@@ -54,7 +54,9 @@ def test_the_list_says_which_samples_were_right() -> None:
     assert [row[place].text for row in table.rows] == ["wrong", "wrong", "right"]
     assert [row[-1].text for row in table.rows] == ["confirmed"] * 3
     assert [row[-1].tone for row in table.rows] == ["", "", "bad"]
-    assert "2 of the 3 are wrong without noise, and 2 of those flip to the label." in table.lines[1]
+    assert (
+        "2 of the 3 are wrong without noise, and all of those flip to the label." in table.lines[1]
+    )
     unlabelled = flags_table(flag(valued(0.1, label=None, correct=None)))
     assert "clean" not in [column.head for column in unlabelled.columns]
 

@@ -107,6 +107,6 @@ def test_what_stays_right_and_what_is_repaired(without_pictures: None) -> None:
     assert column(table, "right stays right")[-1].startswith("68.3% [")
     assert column(table, "wrong is repaired")[-1].startswith("90.0% [")
     flags = flag_sentence(content, content.views[0])
-    assert "1 of the 2 is wrong without noise, and 1 of those flips to the label." in flags
+    assert "1 of the 2 is wrong without noise, and flips to the label." in flags
     text = Page.of(page(content, images=False)[0]).text("verdict")
     assert "1 of the 2 is wrong without noise" in text.replace("\xa0", " ")
