@@ -16,6 +16,10 @@ COVER = (
     f"{THESE_IMAGES.capitalize()}: it covers only the noise draws on the audited images."
 )
 BOOTSTRAP = f"percentile bootstrap interval, {LIKE_THESE}"
+TURNS = (
+    "right stays right, wrong is repaired: the share of the noisy copies that are classified as "
+    "labelled, of the images that are classified correctly without noise, and of the others."
+)
 CERTAINTIES: Mapping[Certainty, str] = {
     Certainty.CONFIRMED: "confirmed: the whole 95 % interval is beyond the threshold.",
     Certainty.APPROXIMATE: "approximate: the whole 95 % interval is beyond the threshold, but it "

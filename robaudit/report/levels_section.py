@@ -13,6 +13,7 @@ from robaudit.quantities import P_ROBUST, Quantity
 from robaudit.records import json_values
 from robaudit.report import numbers
 from robaudit.report.differences import mean_changes
+from robaudit.report.legends import TURNS
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import (
     Drawing,
@@ -76,7 +77,14 @@ class LevelsSection(Section[LevelCurve]):
         clean = curve[0].clean_accuracy
         texts = numbers.level_numbers(point.key.at for point in curve)
         mean = "robustness" if quantity == P_ROBUST.name else f"mean {quantity}"
-        accuracies = _ACCURACIES if labelled else ()
+        accuracies: tuple[TypedColumn, ...] = ()
+        notes = [f"[ ] 95 % interval, {covered(curve)}."]
+        if labelled:
+            accuracies = _ACCURACIES
+        # beside other runs there is no room for them
+        if labelled and not entry.several:
+            accuracies += _TURNS
+            notes.append(TURNS)
         columns = (
             TypedColumn("", TEXT, head=str(curve[0].key.at.name)),
             *accuracies,
@@ -87,9 +95,10 @@ class LevelsSection(Section[LevelCurve]):
         rows: list[list[Any]] = []
         if labelled and clean is not None:
             keys.append(None)
-            rows.append(["no noise", numbers.percents(clean.estimate), None, *[None] * len(_POINT)])
+            nothing = [None] * (len(accuracies) + len(_POINT))
+            rows.append(["no noise", numbers.percents(clean.estimate), *nothing])
         for point in curve:
-            accuracy = [_accuracy(point)] if labelled else []
+            accuracy = _accuracy_texts(point)[: len(accuracies)]
             keys.append(point.key.at)
             rows.append(
                 [texts[point.key.at], *accuracy, _robustness(point), *_point(point).values()]
@@ -100,7 +109,7 @@ class LevelsSection(Section[LevelCurve]):
             rows,
             keys=[(estimator, at) for at in keys],
             about={"estimator": estimator, "noise": noise, "quantity": quantity},
-            notes=(f"[ ] 95 % interval, {covered(curve)}.",),
+            notes=tuple(notes),
             beside=Beside.KEYS,
         )
 
@@ -176,11 +185,19 @@ def _point(group: GroupSummary) -> dict[str, Any]:
 
 
 _ACCURACIES = (TypedColumn("", WRITTEN, head="accuracy"),)
+_TURNS = (
+    TypedColumn("", WRITTEN, head="right stays right"),
+    TypedColumn("", WRITTEN, head="wrong is repaired"),
+)
 
 
-def _accuracy(point: GroupSummary) -> str:
-    share = point.noisy_accuracy
-    return numbers.NONE if share is None else numbers.percents(share.population)
+def _accuracy_texts(point: GroupSummary) -> list[str | None]:
+    """The accuracy under noise, of all images, of the right ones and of the others."""
+    noisy = point.noisy_accuracy
+    if noisy is None:
+        return [None] * 3
+    shares = (noisy.population, noisy.stays_right, noisy.repaired)
+    return [None if share is None else numbers.percents(share) for share in shares]
 
 
 def _robustness(point: GroupSummary) -> str:

@@ -13,7 +13,7 @@ from robaudit.report import numbers
 from robaudit.report.classes_section import class_mean, label_of
 from robaudit.report.differences import changes_of, difference
 from robaudit.report.html.content import Content, RunView
-from robaudit.report.legends import COVER, bracketed_certainties, wrong_before
+from robaudit.report.legends import COVER, TURNS, bracketed_certainties, wrong_before
 from robaudit.report.sections import Entry
 from robaudit.report.summary_section import group_mean, mean_text
 from robaudit.report.tables import Cell, Column, Table, cells
@@ -125,11 +125,7 @@ def _notes(content: Content) -> Iterator[str]:
     yield COVER
     groups = list(chain.from_iterable(_headline(view) for view in content.views))
     if any(group.noisy_accuracy for group in groups):
-        yield (
-            "right stays right, wrong is repaired: the share of the noisy copies that are "
-            "classified as labelled, of the images that are classified correctly without noise, "
-            "and of the others."
-        )
+        yield TURNS
     if any(flagged.broken for view in content.views for flagged in content.flagged(view)):
         yield (
             "A number of flagged images is emphasised where one of them is right without noise "
