@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
@@ -20,6 +21,7 @@ LARGEST = 1e150
 """Bound on the numbers of a result, so that they can be squared and summed without overflow."""
 MOST_STORED_DRAWS = 2**14
 """The most draws of an image whose bits are stored, in 2,732 characters."""
+_MOST_CLASSES = 2**20  # a damaged or hostile file must not fill the memory
 
 
 def _interval(text: object) -> Interval:
@@ -100,6 +102,9 @@ class Checked:
 class Votes(Checked):
     """The votes of the noisy copies for each class.
 
+    A document has the classes that have votes only, and the number of all classes: most of 1,000
+    classes have none.
+
     Attributes:
         counts: by class index.
         lost: copies whose logits were not finite: they vote for no class.
@@ -123,6 +128,35 @@ class Votes(Checked):
     def for_class(self, label: int) -> int:
         """The votes for a class."""
         return self.counts[label] if label < len(self.counts) else 0
+
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON values, without those at their defaults."""
+        # Without `super()`: slots make another class of this one, which Python 3.11 cannot find.
+        document = Checked.document(self)
+        voted = {str(index): count for index, count in enumerate(self.counts) if count}
+        return {**document, "counts": voted, "classes": len(self.counts)}
+
+
+def _with_all_counts(document: object) -> object:
+    """The document of votes with a count for every class, as robaudit once stored it, too.
+
+    Raises:
+        ValueError: the number of classes is missing, or a class is beyond it.
+    """
+    if not isinstance(document, dict) or not isinstance(document.get("counts"), dict):
+        return document
+    classes = document.get("classes")
+    if type(classes) is not int or not 0 <= classes <= _MOST_CLASSES:
+        raise ValueError(f"classes is {shown(classes)}, not a number up to {_MOST_CLASSES:,}")
+    counts: list[object] = [0] * classes
+    for index, count in document["counts"].items():
+        if not _INDEX.fullmatch(index) or int(index) >= classes:
+            raise ValueError(f"{shown(index)} is not one of {classes} classes")
+        counts[int(index)] = count
+    return {**document, "counts": counts}
+
+
+_INDEX = re.compile("0|[1-9][0-9]{0,6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +288,7 @@ class Result(Checked):
     backwards: Count = 0
     note: Shared = ""
     interval: Annotated[Interval, PlainValidator(_interval)] = NO_INTERVAL
-    votes: Votes | None = None
+    votes: Annotated[Votes, BeforeValidator(_with_all_counts)] | None = None
     certificate: Certificate | None = None
     search: Searched | None = None
     loss: LossNorm | None = None

@@ -301,7 +301,7 @@ REPORT = Setting(
 )
 JUNIT = Setting(
     "junit",
-    "With gates: also write them as JUnit XML.",
+    "Also write the gates as JUnit XML; without --gate those of the spec, decided after the audit.",
     metavar="FILE",
     panel=OUTPUT,
 )

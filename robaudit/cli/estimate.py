@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -148,7 +148,9 @@ class _GateOptions:
 
     Attributes:
         written: the conditions of ``--gate``.
-        until_decided: decide the gates of the spec, if ``written`` is empty.
+        until_decided: sample until the gates are decided: those of the spec, if ``written`` is
+            empty.
+        junit: decide the gates after the audit, to write them.
         population: decide for the population of the images.
         point: let a value without an interval decide.
         inconclusive: what an inconclusive gate counts as; None: itself.
@@ -158,6 +160,7 @@ class _GateOptions:
 
     written: Sequence[str]
     until_decided: bool
+    junit: bool
     population: bool
     point: bool
     inconclusive: Verdict | None
@@ -165,17 +168,17 @@ class _GateOptions:
     strict: bool
 
     @property
-    def decides(self) -> bool:
-        """Whether the audit decides gates."""
+    def sequential(self) -> bool:
+        """Whether the audit samples until gates are decided."""
         return bool(self.written) or self.until_decided
 
-    def refuse_without_gates(self, junit: Path | None) -> None:
-        """Refuse options about gates where the audit decides none.
+    def refuse_without_gates(self) -> None:
+        """Refuse options about gates where none are decided.
 
         Raises:
             SpecError: such an option is given.
         """
-        if self.decides:
+        if self.sequential or self.junit:
             return
         about_gates: Mapping[Setting, object] = {
             settings.POPULATION: self.population,
@@ -183,7 +186,6 @@ class _GateOptions:
             settings.INCONCLUSIVE: self.inconclusive,
             settings.CONFIDENCE: self.confidence,
             settings.STRICT: self.strict,
-            settings.JUNIT: junit,
         }
         for setting, value in about_gates.items():
             if value not in (None, False):
@@ -302,6 +304,7 @@ def estimate(
     gate_options = _GateOptions(
         written=gates or (),
         until_decided=until_decided,
+        junit=junit is not None,
         population=population,
         point=point,
         inconclusive=inconclusive,
@@ -309,9 +312,9 @@ def estimate(
         strict=strict,
     )
     # Mistakes in the command come first: they are answered before torch is imported.
-    gate_options.refuse_without_gates(junit)
+    gate_options.refuse_without_gates()
     _refuse_combinations(
-        deciding=gate_options.decides, extend=extend, fresh=fresh, budget=budget is not None
+        deciding=gate_options.sequential, extend=extend, fresh=fresh, budget=budget is not None
     )
     seconds = None if budget is None else parse_duration(budget)
     files = _Files(tuple(reports or ()), junit, trust)
@@ -339,6 +342,11 @@ def estimate(
         overrides=_by_place(keys),
     )
     files.check(spec)
+    has_gates = gate_options.sequential or strict or audit_spec.gates
+    if junit is not None and not has_gates:
+        raise SpecError(
+            settings.JUNIT, "needs gates, and the spec has none", "add gates to it, or --gate"
+        )
     # From here on it takes seconds, so the terminal says so.
     with starting(quiet=quiet):
         # This imports torch, which takes seconds.
@@ -355,14 +363,15 @@ def estimate(
         on_error=on_error,
         extend=extend,
         # With gates it is checked once, before the first interim analysis.
-        fresh=fresh and not gate_options.decides,
+        fresh=fresh and not gate_options.sequential,
         ray_address=ray_address,
         budget=seconds,
         quiet=quiet,
     )
-    if gate_options.decides:
+    if gate_options.sequential:
         raise typer.Exit(_until_decided(audit_spec, out, audit, files, gate_options, fresh=fresh))
-    _once(audit_spec, out, audit, files)
+    code = _once(audit_spec, out, audit, files, gate_options)
+    raise typer.Exit(code)
 
 
 def _refuse_combinations(*, deciding: bool, extend: bool, fresh: bool, budget: bool) -> None:
@@ -401,15 +410,27 @@ def _by_place(values: Mapping[Setting, object]) -> dict[Location, object]:
     return {setting.place: value for setting, value in values.items() if value is not None}
 
 
-def _once(spec: AuditSpec, out: Path | None, audit: _Audit, files: _Files) -> None:
-    """Audit once, write the files and print the run.
+def _once(
+    spec: AuditSpec,
+    out: Path | None,
+    audit: _Audit,
+    files: _Files,
+    gate_options: _GateOptions,
+) -> int:
+    """Audit once, write the files, print the run and return the exit code.
+
+    With ``--junit`` the gates of the spec are decided, and give the exit code.
 
     Raises:
         RobauditError: the audit is refused.
     """
     from robaudit.cli.console import say
+    from robaudit.cli.gate import report_gates
+    from robaudit.cli.output_streams import reader_may_leave
     from robaudit.cli.reading import print_run
-    from robaudit.gates.sources import refuse_beyond
+    from robaudit.gates.sources import GateRules, decide_by, parsed, refuse_beyond
+    from robaudit.report.ci.document import Subject
+    from robaudit.spec.gate_grammar import NO_WARNINGS
     from robaudit.text import count
 
     # A run to extend may have results that the spec no longer names.
@@ -417,14 +438,32 @@ def _once(spec: AuditSpec, out: Path | None, audit: _Audit, files: _Files) -> No
         refuse_beyond(spec)
     with _within(audit.budget):
         run = audit(spec, out=out)
+    decisions = None
+    if gate_options.junit:
+        # Not the gates in run.json: those of the spec may have changed since a run was finished.
+        gates = parsed(spec.gates, "gates") or (NO_WARNINGS,)
+        decisions = decide_by(
+            GateRules(gates, "the spec"),
+            run,
+            population=gate_options.population,
+            point=gate_options.point,
+            confidence=gate_options.confidence,
+            strict=gate_options.strict,
+        )
+    counts_as: Verdict = gate_options.inconclusive or "inconclusive"
     # Before the summary is printed, whose reader may leave.
-    files.write(run, spec, None, quiet=audit.quiet)
-    if audit.quiet:
-        return
-    print_run(run)
-    if spec.gates:
+    files.write(run, spec, decisions, counts_as, quiet=audit.quiet)
+    if not audit.quiet:
+        # The gates still count if the reader of the summary leaves.
+        with reader_may_leave() if decisions is not None else nullcontext():
+            print_run(run)
+    if decisions is not None:
+        subject = Subject.from_info(run.info, "estimate")
+        return report_gates(decisions, counts_as, "text", None, subject)
+    if spec.gates and not audit.quiet:
         number = count(len(spec.gates), "gate")
         say(f"the spec has {number}; to decide: robaudit gate {run.path}")
+    return 0
 
 
 def _within(budget: float | None) -> AbstractContextManager[None]:

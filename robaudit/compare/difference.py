@@ -215,7 +215,8 @@ def compare_group(
     no_change = not group.changes.any() and not group.shared[:, 1:].any()
     same = matching.same_model and no_change
     everything = np.ones(len(group), dtype=np.bool_)
-    how: Pairing = "common random numbers" if group.paired else "unpaired"
+    shares_noise = group.paired and group.same_noise
+    how: Pairing = "common random numbers" if shares_noise else "unpaired"
     if same:
         how = "the same model"
     equal_draws = group.paired and bool((group.draws == group.draws[0]).all())
@@ -277,7 +278,7 @@ def _measured(group: Group, mask: Mask, confidence: float) -> Estimate | None:
     new = _mean_of(group.new.take(mask), group, confidence)
     if not (base.has_interval and new.has_interval):
         return None
-    return unpaired_difference(base, new, same_noise=group.same_noise)
+    return unpaired_difference(base, new, same_generator=group.same_generator)
 
 
 def _mean_of(side: Columns, group: Group, confidence: float) -> Estimate:
@@ -322,12 +323,12 @@ def _population(group: Group, mask: Mask, confidence: float) -> Estimate:
 
 
 def _saved(group: Group) -> float | None:
-    """The share of the measurement variance that pairing saves; None where not paired.
+    """The share of the measurement variance that the same noise saves; None without it.
 
     1 - Var[mean difference] / (Var[base mean] + Var[new mean]). The factor 1/n^2 of both means
     cancels.
     """
-    if not group.paired:
+    if not (group.paired and group.same_noise):
         return None
     draws, lost, won, half_lost, half_won = group.shared.T
     # An antithetic pair is one draw of the mean of its two copies.
@@ -391,7 +392,7 @@ def _noisy_measured(group: Group, labelled: Mask, confidence: float) -> Estimate
         paired = labelled & base_right & new_right
     parts: list[tuple[float, Estimate]] = []
     if paired.any():
-        change = replace(group.paired_change(paired, confidence), method="paired draws")
+        change = replace(group.paired_change(paired, confidence), method=group.method)
         parts.append((paired.sum() / labelled.sum(), change))
     rest = labelled & ~paired
     if rest.any():
@@ -399,7 +400,7 @@ def _noisy_measured(group: Group, labelled: Mask, confidence: float) -> Estimate
         new = _label_votes(group.new, rest, confidence)
         if base is None or new is None:
             return None
-        change = unpaired_difference(base, new, same_noise=group.same_noise)
+        change = unpaired_difference(base, new, same_generator=group.same_generator)
         parts.append((rest.sum() / labelled.sum(), change))
     return mean_of_parts(parts, "; ".join(change.method for _, change in parts))
 
@@ -496,16 +497,17 @@ def _changed(
     return tuple(changes)
 
 
-def unpaired_difference(base: Estimate, new: Estimate, *, same_noise: bool) -> Estimate:
+def unpaired_difference(base: Estimate, new: Estimate, *, same_generator: bool) -> Estimate:
     """New - base with its interval, from the interval of each run.
 
-    The distances of independent measurements add in quadrature (MOVER). With the same noise the
-    errors may be correlated with either sign. The error of the difference is then at most the sum
-    of both, so distances add. They also add where images stopped adaptively.
+    The distances of independent measurements add in quadrature (MOVER). With noise from the same
+    random numbers the errors may be correlated with either sign. The error of the difference is
+    then at most the sum of both, so distances add. They also add where images stopped adaptively.
 
     Args:
         base, new: values with their intervals.
-        same_noise: whether both have the same noise, so that their errors may be correlated.
+        same_generator: whether the noise of both is from the same random numbers, so that their
+            errors may be correlated.
 
     Source: Zou and Donner, Statistics in Medicine 27 (2008).
     """
@@ -517,7 +519,7 @@ def unpaired_difference(base: Estimate, new: Estimate, *, same_noise: bool) -> E
     if MeanMethod.MEAN_OF_ENDS in (base.method, new.method):
         # Stopping biases the values: errors of one direction do not average out.
         return Estimate.measured(value, added, f"unpaired: {MeanMethod.MEAN_OF_ENDS}")
-    if same_noise:
+    if same_generator:
         # In quadrature, the interval of two models, each of which flips where the other does not,
         # covered in 84 % of the cases.
         return Estimate.measured(value, added, f"unpaired, distances added: {new.method}")

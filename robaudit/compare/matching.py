@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from itertools import groupby, zip_longest
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +20,28 @@ from robaudit.runs.folder import RunFolder
 from robaudit.runs.info import kind_of
 from robaudit.runs.rows import Bits, Row, bits_of
 from robaudit.runs.run import Run
+from robaudit.runs.table import NO_CLASS, common_ids
+from robaudit.spec.model import BaseDatasetSpec, ImageOptions
 
 Pair = tuple[Row, Row]
 """The rows of a sample in the base run and in the new run."""
 Result = tuple[str, NoiseLevel]
 """The name of an estimator's result, and its noise level."""
 _SHOWN = 3  # results in a warning
+# Keys of a dataset section: those that choose and name samples, and those that make their pixels.
+_SELECTION = BaseDatasetSpec.model_fields.keys() - {"kind"}
+_PREPARATION = ImageOptions.model_fields.keys() - BaseDatasetSpec.model_fields.keys()
+
+
+class Images(Enum):
+    """How the images of two runs under the same id are related."""
+
+    SAME = auto()
+    """The same pixels, where the digests that both runs recorded do not say otherwise."""
+    SAME_FILE = auto()
+    """The same file with other pixels: resized or cropped in another way."""
+    OTHER = auto()
+    """Images of another size from elsewhere."""
 
 
 @dataclass(slots=True)
@@ -31,8 +49,13 @@ class Matching:
     """The match between two runs.
 
     Attributes:
-        same_model: both have the same weights, loaded and run alike: the true difference is 0.
+        same_model: both have the same weights, loaded and run alike on the same images: the true
+            difference is 0.
+        same_images: both prepared the images alike; False: they are the same files, prepared in
+            other ways.
         same_noise: both gave each sample the same noise.
+        same_generator: both drew their noise from the same random numbers, so that the errors may
+            be correlated even where the noise differs.
         why_not: the reason if the noise differs; else "".
         paired: labels of estimators with the same name in both runs: their recorded draws have the
             same order.
@@ -46,7 +69,9 @@ class Matching:
     """
 
     same_model: bool
+    same_images: bool
     same_noise: bool
+    same_generator: bool
     why_not: str
     paired: frozenset[str]
     warnings: list[str]
@@ -124,13 +149,91 @@ def check_comparable(base: Run, new: Run) -> None:
 def _check_same_images(base: Run, new: Run) -> None:
     """Refuse two runs with different images under the same id.
 
-    Images are known by the digests of their pixels, as far as both runs recorded them.
+    Images are known by the digests of their pixels, as far as both runs recorded them. The same
+    file may have other pixels in each run.
     """
+    related = images_of(base, new)
+    if related is Images.SAME_FILE:
+        return
+    if related is Images.OTHER:
+        common = common_ids([base.table.ids, new.table.ids])
+        if common:
+            raise other_images(base, new, common[0])
     before = image_digests(base)
     now = image_digests(new)
     for sample_id, digest in before.items():
         if now.get(sample_id, digest) != digest:
             raise other_images(base, new, sample_id)
+
+
+def images_of(base: Run, new: Run) -> Images:
+    """How the images of two runs under the same id are related, by what the runs say of the data.
+
+    Two networks of different input size see the same photo with other pixels.
+    """
+    sizes = [run.info.image_shape for run in (base, new)]
+    same_size = None in sizes or sizes[0] == sizes[1]
+    changed = _changed_keys(base, new).keys()
+    # The same image files, whichever samples of them are audited, but prepared in another way.
+    prepared_apart = not changed.isdisjoint(_PREPARATION)
+    if prepared_apart and not changed - _SELECTION - _PREPARATION:
+        return Images.SAME_FILE
+    # Of one size, the digests tell.
+    return Images.SAME if same_size else Images.OTHER
+
+
+def _changed_keys(base: Run, new: Run) -> dict[str, tuple[Any, Any]]:
+    """The keys of the dataset section that differ, with the values of both runs.
+
+    A key that only one of them has is no difference: it is of another version of robaudit.
+    """
+    before = _dataset(base)
+    now = _dataset(new)
+    common = [key for key in before if key in now]
+    return {key: (before[key], now[key]) for key in common if before[key] != now[key]}
+
+
+def _dataset(run: Run) -> dict[str, Any]:
+    """The spec's dataset section, whose paths no longer depend on the folder of the spec."""
+    section = dict(run.info.spec.get("dataset", {}))
+    for key in ("path", "root"):
+        if isinstance(section.get(key), str):
+            section[key] = str(Path(run.info.spec_folder, section[key]))
+    return section
+
+
+def check_same_classes(base: Run, new: Run) -> None:
+    """Refuse two runs whose classes have other indices.
+
+    The labels of common samples tell, not the names of the classes: one model says "great white
+    shark" and another "great_white_shark", and a few labels may have been corrected.
+
+    Raises:
+        RunError: most of the samples that both have are labelled with other classes; or, without
+            labels, the networks have other numbers of classes.
+    """
+    labels = [_labels(run) for run in (base, new)]
+    common = labels[0].keys() & labels[1].keys()
+    agreeing = sum(labels[0][sample_id] == labels[1][sample_id] for sample_id in common)
+    numbers = [run.info.model.classes for run in (base, new)]
+    same = 2 * agreeing > len(common) if common else numbers[0] == numbers[1]
+    if not same:
+        raise RunError(
+            f"{base.path} and {new.path}",
+            "have other classes under the same indices",
+            "look at the classes of each run alone",
+        )
+
+
+def _labels(run: Run) -> dict[str, int]:
+    """The labels of the labelled samples, by id."""
+    labels = {}
+    for columns in run.table.values():
+        known = zip(columns.names, columns.label.tolist(), strict=True)
+        labels.update({name: label for name, label in known if label != NO_CLASS})
+        if len(labels) == len(run.table.ids):
+            break  # the other results are of the same samples
+    return labels
 
 
 def other_images(base: Run, new: Run, sample_id: str) -> RunError:
@@ -154,9 +257,13 @@ def match(base: Run, new: Run) -> Matching:
     """Check that the runs may be compared, and whether their draws can be paired.
 
     Raises:
-        RunError: a noise of the same label differs.
+        RunError: a noise of the same label differs, or the images are of another size and of other
+            files.
     """
     _check_same_noise(base, new)
+    images = images_of(base, new)
+    if images is Images.OTHER:
+        _check_same_images(base, new)
     reasons = []
     seeds = [run.info.seed for run in (base, new)]
     # The generator of a GPU gives other numbers than the one of a CPU.
@@ -165,10 +272,18 @@ def match(base: Run, new: Run) -> Matching:
         reasons.append(f"the seeds differ ({seeds[0]} and {seeds[1]})")
     if devices[0] != devices[1]:
         reasons.append(f"noise on {devices[0]} differs from noise on {devices[1]}")
+    same_generator = not reasons
+    sizes = [_size(run) for run in (base, new)]
+    if "" not in sizes and sizes[0] != sizes[1]:
+        reasons.append(f"noise on {sizes[0]} pixels differs from noise on {sizes[1]} pixels")
     why_not = " and ".join(reasons)
     warnings = []
+    if images is Images.SAME_FILE:
+        warnings.append(_prepared(base, new))
     if reasons:
-        warnings.append(f"unpaired, as {why_not}: the errors of both runs' noise draws add up")
+        warnings.append(
+            f"noise draws are unpaired, as {why_not}: the errors of both runs' noise draws add up"
+        )
     base_results = _results(base)
     new_results = _results(new)
     warnings += _results_of_one_run("base", base_results, new_results)
@@ -176,12 +291,29 @@ def match(base: Run, new: Run) -> Matching:
     # Another estimator under the same label may use its draws in another order.
     paired = frozenset(label for label, _ in _estimators(base) & _estimators(new))
     return Matching(
-        same_model=_model(base) == _model(new),
+        same_model=images is Images.SAME and _model(base) == _model(new),
+        same_images=images is Images.SAME,
         same_noise=not reasons,
+        same_generator=same_generator,
         why_not=why_not,
         paired=paired,
         warnings=warnings,
     )
+
+
+def _size(run: Run) -> str:
+    """The size of the images, ``224 x 224``; empty where the run does not say."""
+    return " x ".join(map(str, (run.info.image_shape or [])[1:]))
+
+
+def _prepared(base: Run, new: Run) -> str:
+    """The warning about the same files with other pixels."""
+    changes = [
+        f"{key} {before} and {now}"
+        for key, (before, now) in _changed_keys(base, new).items()
+        if key in _PREPARATION
+    ]
+    return f"the same files, prepared in other ways ({', '.join(changes)}): paired by their ids"
 
 
 def _results_of_one_run(
@@ -201,7 +333,8 @@ def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
     Both runs are read in step: if they have the same order, few rows are in memory at a time.
     ``matching`` is completed by the samples that do not match.
     """
-    digests = [image_digests(run) for run in (base, new)]
+    # The same file, resized in another way, has another digest.
+    digests = [image_digests(run) if matching.same_images else {} for run in (base, new)]
     # The samples of each run whose partner has not been read.
     base_waiting: dict[str, list[Row]] = {}
     new_waiting: dict[str, list[Row]] = {}

@@ -32,6 +32,7 @@ class Group:
         shared: the common draws of each sample (n, 5): draws, lost, won, half_lost, half_won, as in
             :class:`robaudit.compare.matching.CommonDraws`.
         same_noise: whether both runs gave each sample the same noise.
+        same_generator: whether both runs drew their noise from the same random numbers.
         why: why draws are not paired, where both have the same noise.
         cut: draws per image of the base run and of the new run, if the group uses only the first
             ones of either.
@@ -48,6 +49,7 @@ class Group:
     new: Columns
     shared: Floats
     same_noise: bool
+    same_generator: bool
     why: str
     cut: tuple[int, int] | None
     voted: bool
@@ -84,8 +86,17 @@ class Group:
 
     @property
     def paired(self) -> bool:
-        """Whether all samples can be paired draw by draw."""
+        """Whether all samples can be compared draw by draw.
+
+        The draws need not have the same noise. Each two of the same number are independent of all
+        others, which is all that :meth:`difference` needs, however they depend on each other.
+        """
         return bool((self.draws > 0).all())
+
+    @property
+    def method(self) -> str:
+        """How the draws of the two runs belong together, where they are compared one by one."""
+        return "paired draws" if self.same_noise else "draws of different noise"
 
     @property
     def antithetic(self) -> bool:
@@ -101,8 +112,8 @@ class Group:
     @property
     def adds(self) -> bool:
         """Whether the distances of unpaired intervals add, instead of in quadrature."""
-        # Adaptive stopping biases, and errors on the same noise may have opposite signs.
-        return self.base.adaptive or self.new.adaptive or self.same_noise
+        # Adaptive stopping biases, and errors from the same random numbers may have opposite signs.
+        return self.base.adaptive or self.new.adaptive or self.same_generator
 
     def difference(self, shared: Floats, confidence: float) -> tuple[Floats, Floats]:
         """The interval of new minus base from sums, or single rows, of :attr:`shared`."""
@@ -127,12 +138,12 @@ class Group:
             change = Estimate.measured(
                 float(self.changes[same].mean()),
                 (float(lower), float(upper)),
-                "paired draws:pooled",
+                f"{self.method}:pooled",
             )
             parts.append((same.sum() / mask.sum(), change))
         if len(parts) == 1:
             return parts[0][1]
-        return mean_of_parts(parts, "paired draws:pooled by number")
+        return mean_of_parts(parts, f"{self.method}:pooled by number")
 
 
 # Columns of a collection's array: the five counts of CommonDraws, then for each run its kept draws
@@ -150,7 +161,8 @@ class Pairs:
         self._key = key
         self._quantity = quantity
         self._same_noise = matching.same_noise
-        self._paired = matching.same_noise and known
+        self._same_generator = matching.same_generator
+        self._paired = matching.same_generator and known
         self._why = "" if known else "it is another estimator in each run"
         self._ids = list[str]()
         self._shared = array("d")
@@ -158,7 +170,7 @@ class Pairs:
 
     def add(self, pair: Pair) -> None:
         """Add a pair."""
-        # Without the same noise, draw j of one run has nothing to do with draw j of the other.
+        # With other seeds, draw j of one run has nothing to do with draw j of the other.
         shared = common_draws(*pair) if self._paired else CommonDraws()
         if self._paired and not shared.draws:
             self._why = self._why or why_unpaired(*pair)
@@ -214,6 +226,7 @@ class Pairs:
             new=cut[1],
             shared=table[:, :_KEPT],
             same_noise=self._same_noise,
+            same_generator=self._same_generator,
             why=self._why,
             cut=_first_cut(whole, draws),
             voted=voted,

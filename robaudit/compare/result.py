@@ -105,7 +105,7 @@ class GroupComparison(Record):
         not_finite: number of pairs left out, because a value is not finite.
         skipped: number of samples of the base run that the new run skipped.
         unknown: number of samples left out or skipped by class, -1 for no class.
-        draws: number per image, where the runs are paired on the same number for each image.
+        draws: number per image, where the same number for each image is compared one by one.
         how: the method for the measurement error of the difference.
         why: the reason if the runs are unpaired; else "".
         variance_saved: 1 - the measurement variance of the mean difference relative to that with
@@ -187,6 +187,7 @@ class Comparison(Record):
         Matching,
         Inline(
             "same_model",
+            "same_images",
             "same_noise",
             "warnings",
             "only_base",

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from robaudit.compare.result import ClassChange
+from robaudit.errors import NothingLeftError
 from robaudit.estimates import Estimate
 from robaudit.names import ResultName
 from robaudit.numerics.image_intervals import LIKE_THESE, THESE_IMAGES, MeanMethod
@@ -66,6 +67,7 @@ class ClassesSection(Section[ClassBias]):
     place = 2
     uses = Section.uses | {"by", "data", "threshold"}
     main_only = True
+    by_class = True
 
     def records(self, run: Run, request: SectionRequest) -> list[ClassBias]:
         """A comparison of the classes for each result; they are never pooled."""
@@ -101,7 +103,7 @@ class ClassesSection(Section[ClassBias]):
             differences = {}
             for group in groups.values():
                 for change in group.classes:
-                    key = _row_key(group.key, change)
+                    key = _row_key(group.key, change, "label")
                     differences[key] = for_the_population(change.difference, change.images)
             by_run[name] = differences
         return Changes(by_run, notes=("[ ] of the differences: for all classes together.",))
@@ -135,8 +137,16 @@ class ClassesSection(Section[ClassBias]):
         """The difference between each class's mean and the mean of the rest.
 
         Classes are in the order of the first run; each run has a colour.
+
+        Raises:
+            NothingLeftError: no class differs from others, because each has a single image.
         """
         entries = same_result(entries, lambda record: record.key)
+        compared = [stats for entry in entries for stats in entry.record.classes]
+        if all(stats.difference is None for stats in compared):
+            raise NothingLeftError(
+                "classes", "no class has two images to compare with others", "audit more images"
+            )
         order = [stats.index for stats in weakest_first(entries[0].record)]
         shown: list[int | None] = [*order]
         between = 0
@@ -238,7 +248,7 @@ def _mean_table(bias: ClassBias) -> TypedTable:
             TypedColumn("", WRITTEN, head="mean"),
         ),
         [(label_of(stats), class_mean(stats, bias.quantity)) for stats in classes],
-        keys=[_row_key(bias.key, stats) for stats in classes],
+        keys=[_row_key(bias.key, stats, bias.by) for stats in classes],
         lines=(about(bias.quantity),),
         conclusions=(_conclusion(bias),),
         notes=tuple(notes),
@@ -246,9 +256,12 @@ def _mean_table(bias: ClassBias) -> TypedTable:
     )
 
 
-def _row_key(key: GroupKey, stats: ClassStats | ClassChange) -> tuple[GroupKey, str]:
-    """The key of a class: groups of a column of the data may have other indices in other runs."""
-    return key, label_of(stats)
+def _row_key(key: GroupKey, stats: ClassStats | ClassChange, by: str) -> tuple[GroupKey, int | str]:
+    """The key of a class: its index, as each model may spell its name in another way.
+
+    Groups of a column of the data may have other indices in other runs, and have their names.
+    """
+    return key, stats.index if by in _CLASSES else label_of(stats)
 
 
 def _differs_tone(_: str) -> Tone:

@@ -154,21 +154,27 @@ def _how(group: GroupComparison) -> str:
         return "the same model: the difference is exactly 0"
     if group.how == "unpaired":
         reason = f", as {group.why}" if group.why else ""
-        return f"unpaired{reason}: the errors of both runs' noise draws add up"
+        adding = "the errors of both runs' noise draws add up"
+        return f"noise draws unpaired{reason}: {adding}{_cut(group)}"
     saved = group.variance_saved
     words = "paired on the noise draws that both runs took of each"
     if group.draws is not None:
         words = f"paired on the same {group.draws:,} noise draws each"
-    if group.cut is not None:
-        words += (
-            f" (the first; base has {group.cut[0]:,}, new {group.cut[1]:,}; all below is of those)"
-        )
+    words += _cut(group)
     if saved is None:
         return words
     effect = f"saves {saved:.0%}" if saved >= 0 else f"costs {-saved:.0%}"
     if saved > 0.99:  # 100 % would claim that nothing is left
         effect = "saves more than 99%"
     return f"{words}, which {effect} of the variance due to the noise draws"
+
+
+def _cut(group: GroupComparison) -> str:
+    """How many draws each run has, where only the first ones of either are compared."""
+    if group.cut is None:
+        return ""
+    base, new = group.cut
+    return f" (the first {group.draws:,}; base has {base:,}, new {new:,}; all below is of those)"
 
 
 def _counts(group: GroupComparison) -> list[str]:

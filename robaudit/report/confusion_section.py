@@ -43,11 +43,13 @@ class ConfusionSection(Section[Confusion]):
     title = "Which class turns into which"
     place = 3
     words = (
-        "The share of the noisy copies of the images of a class that are classified as "
-        "another class, the largest first."
+        "The share of the noisy copies of the images that are predicted to be of a class without "
+        "noise, and with it of another: what noise changes, the largest first. --by label also "
+        "counts what is wrong without noise."
     )
     uses = Section.uses | {"by"}
     main_only = True
+    by_class = True
 
     def applies(self, run: Run) -> bool:
         """Whether noisy copies were counted."""
@@ -77,16 +79,24 @@ class ConfusionSection(Section[Confusion]):
             known = (known_name(turn.start, names), known_name(turn.to, names))
             rows.append((*classes, turn, *known))
         kind = "label" if record.by == "label" else "predicted without noise"
-        in_csv = "rest" if len(rows) < MOST_TURNS else f"first {MOST_TURNS}"
+        remarks = []
+        if record.by == "label" and rows:
+            remarks.append("Images that are misclassified without noise count, too.")
+        if record.pairs > len(rows):
+            remarks.append(
+                f"{record.pairs:,} pairs in all; --format csv has the {MOST_TURNS} largest."
+            )
         return TypedTable(
             str(record.key),
             (TypedColumn("", TEXT, head=kind), *_COLUMNS),
             rows,
+            keys=[(record.key, turn.start, turn.to) for turn in record.turns],
             about={**record.key.document(), "by": record.by},
             notes=(f"[ ] 95 % interval, {LIKE_THESE} of the class.",) if rows else (),
             empty="No noisy copy changes class.",
             most=_MOST,
-            more=f"... and {{}} more pairs: --format csv has the {in_csv}.",
+            remarks=tuple(remarks),
+            more="... and {} more pairs: --format csv has them.",
             rank=lambda row: row[2].share,
             beside=Beside.COLUMNS,
         )
@@ -123,8 +133,11 @@ class ConfusionSection(Section[Confusion]):
         largest = [entry.record.turns[0].share for entry in shown if entry.record.turns]
         top = max(0.05, *largest) if largest else 0.05
 
+        # both names of a turn need room
+        wide = _LIST_WIDE if as_list else _WIDE
+
         def draw(ax: Axes, entry: Entry[Confusion], size: PictureSize) -> None:
-            width = size.body / size.across(len(shown), _WIDE)
+            width = size.body / size.across(len(shown), wide)
             if as_list:
                 _turns(ax, entry, size, width)
             else:
@@ -135,10 +148,10 @@ class ConfusionSection(Section[Confusion]):
             _caption(shown, len(entries) - len(shown), as_list=as_list),
             shown,
             draw,
-            wide=_WIDE,
+            wide=wide,
             high=lambda size: _height(shown, size, as_list=as_list),
             titles=told_apart(parts) if len(shown) > 1 else [],
-            beside=_WIDE / 2 + 0.4 if as_list else _AXIS + 0.5,
+            beside=wide / 2 + 0.4 if as_list else _AXIS + 0.5,
             about=str(shown[0].record.key) if len({part[1:] for part in parts}) == 1 else "",
         )
 
@@ -154,6 +167,7 @@ class ConfusionSection(Section[Confusion]):
                 for i, n in zip(record.classes, record.images, strict=True)
             ],
             "shares": json_values(record.shares),
+            "pairs": record.pairs,
             "turns": json_values(record.turns),
         }
 
@@ -173,6 +187,7 @@ _MOST_CLASSES = 25
 _MOST_TURNS = 20
 # inches: of a panel, of its names
 _WIDE = 3.0
+_LIST_WIDE = 4.5
 _AXIS = 0.75
 
 
@@ -250,9 +265,11 @@ def _turns(ax: Axes, entry: Entry[Confusion], size: PictureSize, width: float) -
         ax.plot([turn.share], [place], marker="o", color=RED)
     texts = []
     for turn in turns:
-        pair = f"{class_name(turn.start, names, 24)} \u2192 {class_name(turn.to, names, 24)}"
-        text = numbers.signs(f"{pair}, n {turn.images:,}")
-        texts.append(cut(text, size.letters(0.5 * width)))
+        images = f", n {turn.images:,}"
+        # the arrow and the spaces around it take three letters
+        letters = (size.letters(0.5 * width) - len(images) - 3) // 2
+        classes = (cut(class_name(index, names), letters) for index in (turn.start, turn.to))
+        texts.append(numbers.signs(" \u2192 ".join(classes) + images))
     ax.set_yticks(range(len(turns)), texts)
     ax.set(xlim=(0.0, None), ylim=(max(len(turns), 1) - 0.4, -0.6))
     ax.axvline(0.0, color=GRID, linewidth=1.0)

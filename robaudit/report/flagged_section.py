@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -217,46 +217,69 @@ def count_line(flagged: Flagged) -> str:
         )
     text = f"{flagged.beyond:,} of {flagged.total:,} {kind}samples are {side} {flagged.threshold:g}"
     certain = legends.certainties(flagged)
-    if not certain:
-        return f"{text}."
-    # without flagged samples the certainties are about the others only
-    return f"{text}: {certain}." if flagged.beyond else f"{text}; {certain}."
+    if certain:
+        # without flagged samples the certainties are about the others only
+        text += f": {certain}" if flagged.beyond else f"; {certain}"
+    return " ".join(filter(None, (f"{text}.", legends.wrong_before(flagged))))
 
 
+_CLEAN = TypedColumn("", WORD, head="clean")
+_RIGHT = {True: "right", False: "wrong", None: None}
+"""How a sample is classified without noise, by :attr:`Flag.correct`."""
 _SAMPLE = (
     TypedColumn("", TEXT, head="sample"),
     TypedColumn("", WORD, head="label"),
     TypedColumn("", WORD, head="predicted"),
+    _CLEAN,
     TypedColumn("", WRITTEN, head="value [95% interval]"),
     TypedColumn("", WORD, head="flips to"),
 )
 
 
-def _is_bad(answer: str) -> Tone:
-    return "bad" if answer == Certainty.CONFIRMED else ""
+class _Answer(NamedTuple):
+    """Whether a sample is beyond the threshold.
+
+    Attributes:
+        text: for the table.
+        is_wrong: whether noise breaks nothing, as the sample is misclassified without it.
+    """
+
+    text: str
+    is_wrong: bool
 
 
-_ANSWER = Kind(str, number=False, tone=_is_bad)
+def _is_bad(answer: _Answer) -> Tone:
+    return "bad" if answer.text == Certainty.CONFIRMED and not answer.is_wrong else ""
+
+
+_ANSWER = Kind(lambda answer: answer.text, number=False, tone=_is_bad)
 
 
 def _columns(flagged: Flagged) -> tuple[TypedColumn, ...]:
-    """The columns for people; whether a sample is beyond the threshold only where there is one."""
-    if not flagged.has_threshold:
-        return _SAMPLE
-    side = "<" if flagged.quantity.higher_is_better else ">"
-    return (*_SAMPLE, TypedColumn("", _ANSWER, head=f"{side} {flagged.threshold:g}?"))
+    """The columns for people: whether samples are right only where they have labels, and whether
+    they are beyond the threshold only where there is one."""
+    columns = list(_SAMPLE)
+    if all(sample.correct is None for sample in flagged.samples):
+        columns[columns.index(_CLEAN)] = replace(_CLEAN, head=None)
+    if flagged.has_threshold:
+        side = "<" if flagged.quantity.higher_is_better else ">"
+        columns.append(TypedColumn("", _ANSWER, head=f"{side} {flagged.threshold:g}?"))
+    return tuple(columns)
 
 
-def _texts(sample: Flag, flagged: Flagged, names: Names | None) -> tuple[str, ...]:
-    """The texts below :func:`_columns`."""
+def _texts(sample: Flag, flagged: Flagged, names: Names | None) -> tuple[Any, ...]:
+    """The values below :func:`_columns`."""
     texts = (
         sample.id,
         class_name(sample.label, names),
         class_name(sample.predicted, names),
+        _RIGHT[sample.correct],
         numbers.sample_value(sample, flagged.quantity.low, flagged.quantity.high),
         class_name(sample.flips_to, names),
     )
-    return (*texts, _answer(sample, flagged)) if flagged.has_threshold else texts
+    if not flagged.has_threshold:
+        return texts
+    return (*texts, _Answer(_answer(sample, flagged), sample.is_wrong))
 
 
 def _answer(sample: Flag, flagged: Flagged) -> str:
@@ -273,6 +296,8 @@ def _notes(flagged: Flagged) -> Iterator[str]:
         for name, text in legends.CERTAINTIES.items():
             if name in certainties:
                 yield text
+    if flagged.wrong:
+        yield "clean: how the image is classified without noise."
     if flagged.censored:
         yield f"> {flagged.censored:,} of {flagged.total:,} values are only known to be larger."
     if flagged.filtered:
@@ -369,7 +394,7 @@ def _caption(entries: Sequence[Entry[Flagged]]) -> Iterator[str]:
         f"{records[0].key.quantity}."
     )
     samples = list(chain.from_iterable(flagged.samples for flagged in records))
-    if any(sample.label is not None and sample.label != sample.predicted for sample in samples):
+    if any(sample.is_wrong for sample in samples):
         yield "is: the label, where the model is wrong without noise."
     if any(flagged.with_interval for flagged in records):
         yield "[ ] 95 % interval of the image."
@@ -415,7 +440,7 @@ def _cell(
     # an arrow separates two names
     letters = size.letters(width, bold=True) // len(turn) - 2
     flips = " \u2192 ".join(cut(class_name(index, names), letters) for index in turn)
-    wrong = sample.label is not None and sample.label != sample.predicted
+    wrong = sample.is_wrong
     about = f"is {class_name(sample.label, names, 12)}, " if wrong else "id "
     # the end of an id tells files of one folder apart
     about += cut(sample.id, max(4, size.letters(width) - len(about)), "beginning")
@@ -424,6 +449,6 @@ def _cell(
     ax.set_xlabel(
         f"{value}\n{about}",
         loc="left",
-        color=LOWER if is_beyond(sample, entry.record) else FAINT,
+        color=LOWER if is_beyond(sample, entry.record) and not wrong else FAINT,
         labelpad=2,
     )

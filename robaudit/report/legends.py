@@ -16,6 +16,10 @@ COVER = (
     f"{THESE_IMAGES.capitalize()}: it covers only the noise draws on the audited images."
 )
 BOOTSTRAP = f"percentile bootstrap interval, {LIKE_THESE}"
+TURNS = (
+    "right stays right, wrong is repaired: the share of the noisy copies that are classified as "
+    "labelled, of the images that are classified correctly without noise, and of the others."
+)
 CERTAINTIES: Mapping[Certainty, str] = {
     Certainty.CONFIRMED: "confirmed: the whole 95 % interval is beyond the threshold.",
     Certainty.APPROXIMATE: "approximate: the whole 95 % interval is beyond the threshold, but it "
@@ -49,6 +53,25 @@ def certainties(flagged: Flagged) -> str:
         of_others = " of the others" if flagged.beyond else ""
         sentences.append(f"{flagged.undecided:,}{of_others} {Certainty.UNDECIDED}")
     return "; ".join(sentences)
+
+
+def wrong_before(flagged: Flagged) -> str:
+    """How many of the flagged samples are misclassified without noise, so that noise breaks
+    nothing; empty if none is."""
+    if not flagged.wrong:
+        return ""
+    verb = "is" if flagged.wrong == 1 else "are"
+    who = f"{flagged.wrong:,} of the {flagged.beyond:,}"
+    if flagged.wrong == flagged.beyond:
+        who = "It" if flagged.wrong == 1 else "All of them"
+    text = f"{who} {verb} wrong without noise"
+    if not flagged.repaired:
+        return f"{text}."
+    turn = "flips" if flagged.repaired == 1 else "flip"
+    those = f"{flagged.repaired:,}" if flagged.repaired < flagged.wrong else "all"
+    if flagged.wrong == 1:
+        return f"{text}, and flips to the label."
+    return f"{text}, and {those} of those {turn} to the label."
 
 
 def bracketed_certainties(flagged: Flagged) -> str:

@@ -13,6 +13,7 @@ from robaudit.quantities import P_ROBUST, Quantity
 from robaudit.records import json_values
 from robaudit.report import numbers
 from robaudit.report.differences import mean_changes
+from robaudit.report.legends import TURNS
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import (
     Drawing,
@@ -44,6 +45,7 @@ from robaudit.stats.summary import GroupSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.transforms import Transform
 
 
 class LevelsSection(Section[LevelCurve]):
@@ -75,7 +77,14 @@ class LevelsSection(Section[LevelCurve]):
         clean = curve[0].clean_accuracy
         texts = numbers.level_numbers(point.key.at for point in curve)
         mean = "robustness" if quantity == P_ROBUST.name else f"mean {quantity}"
-        accuracies = _ACCURACIES if labelled else ()
+        accuracies: tuple[TypedColumn, ...] = ()
+        notes = [f"[ ] 95 % interval, {covered(curve)}."]
+        if labelled:
+            accuracies = _ACCURACIES
+        # beside other runs there is no room for them
+        if labelled and not entry.several:
+            accuracies += _TURNS
+            notes.append(TURNS)
         columns = (
             TypedColumn("", TEXT, head=str(curve[0].key.at.name)),
             *accuracies,
@@ -86,9 +95,10 @@ class LevelsSection(Section[LevelCurve]):
         rows: list[list[Any]] = []
         if labelled and clean is not None:
             keys.append(None)
-            rows.append(["no noise", numbers.percents(clean.estimate), None, *[None] * len(_POINT)])
+            nothing = [None] * (len(accuracies) + len(_POINT))
+            rows.append(["no noise", numbers.percents(clean.estimate), *nothing])
         for point in curve:
-            accuracy = [_accuracy(point)] if labelled else []
+            accuracy = _accuracy_texts(point)[: len(accuracies)]
             keys.append(point.key.at)
             rows.append(
                 [texts[point.key.at], *accuracy, _robustness(point), *_point(point).values()]
@@ -99,7 +109,7 @@ class LevelsSection(Section[LevelCurve]):
             rows,
             keys=[(estimator, at) for at in keys],
             about={"estimator": estimator, "noise": noise, "quantity": quantity},
-            notes=(f"[ ] 95 % interval, {covered(curve)}.",),
+            notes=tuple(notes),
             beside=Beside.KEYS,
         )
 
@@ -175,11 +185,19 @@ def _point(group: GroupSummary) -> dict[str, Any]:
 
 
 _ACCURACIES = (TypedColumn("", WRITTEN, head="accuracy"),)
+_TURNS = (
+    TypedColumn("", WRITTEN, head="right stays right"),
+    TypedColumn("", WRITTEN, head="wrong is repaired"),
+)
 
 
-def _accuracy(point: GroupSummary) -> str:
-    share = point.noisy_accuracy
-    return numbers.NONE if share is None else numbers.percents(share.population)
+def _accuracy_texts(point: GroupSummary) -> list[str | None]:
+    """The accuracy under noise, of all images, of the right ones and of the others."""
+    noisy = point.noisy_accuracy
+    if noisy is None:
+        return [None] * 3
+    shares = (noisy.population, noisy.stays_right, noisy.repaired)
+    return [None if share is None else numbers.percents(share) for share in shares]
 
 
 def _robustness(point: GroupSummary) -> str:
@@ -192,6 +210,7 @@ def _robustness(point: GroupSummary) -> str:
 # --- the figure
 
 _HIGH = 2.2  # inches of a panel
+_ASIDE = 0.08  # inches between points at one level
 _UPPER = 0.5  # where all means are above it, the scale begins just below them
 _FAR = 30.0  # the ratio of levels from which the scale is logarithmic
 _MOST_LINES = 12
@@ -234,7 +253,8 @@ def _panel(
     levels = [point.key.at for point in points]
     lowest = 1.0
     no_noise = _level_axis(ax, levels)
-    for curve, style in lines:
+    aside = _aside(ax, len(lines)) if len(set(levels)) == 1 else [ax.transData] * len(lines)
+    for (curve, style), place in zip(lines, aside, strict=True):
         drawn = [
             point for point in curve if quantity is not None or point.noisy_accuracy is not None
         ]
@@ -246,8 +266,9 @@ def _panel(
             if len(x) > 1:
                 ax.fill_between(x, lower, upper, color=style["color"], alpha=0.15, linewidth=0)
             else:
-                ax.plot([x, x], [lower, upper], color=style["color"], linewidth=1.2)
-            ax.plot(x, y, **style)
+                bar = {"color": style["color"], "linewidth": 1.2, "transform": place}
+                ax.plot([x, x], [lower, upper], **bar)
+            ax.plot(x, y, **style, transform=place)
             lowest = min(lowest, float(lower.min()))
         if quantity is None and (clean := curve[0].clean_accuracy) is not None:
             ax.plot([no_noise], [clean.value], **ring(style["color"]))
@@ -263,6 +284,18 @@ def _panel(
         ax.set_ylabel(cut(quantity.unit, size.letters(_HIGH - 0.6)))
         if not quantity.higher_is_better:
             ax.invert_yaxis()
+
+
+def _aside(ax: Axes, number: int) -> list[Transform]:
+    """Places beside each other for the points of this many lines at one level, where they would
+    hide each other."""
+    from matplotlib.transforms import ScaledTranslation
+
+    scale = ax.figure.dpi_scale_trans
+    return [
+        ax.transData + ScaledTranslation(_ASIDE * (i - (number - 1) / 2), 0.0, scale)
+        for i in range(number)
+    ]
 
 
 def _level_axis(ax: Axes, levels: Sequence[NoiseLevel]) -> float:

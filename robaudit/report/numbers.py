@@ -31,6 +31,7 @@ from robaudit.levels import LevelName, NoiseLevel
 NO_INTERVAL = "~"
 NONE = "–"
 MOST_DIGITS = 6
+_LARGEST_COUNT = 1e7
 # A difference may be far below its interval, and still needs the digits that show its sign.
 _MOST_CHANGE_DIGITS = 12
 _NUMBER = re.compile(r"(~)?(>=|<=|>|<)? ?(-?[\d.]+)")
@@ -176,8 +177,13 @@ def percent(value: float, lower: float | None, upper: float | None) -> str:
 
 def with_percents(value: float, lower: float, upper: float) -> str:
     """A probability with its interval: ``61.0% [50.7%, 70.6%]``."""
+    return f"{percent(value, lower, upper)} {percent_ends(lower, upper)}"
+
+
+def percent_ends(lower: float, upper: float) -> str:
+    """The interval of a probability alone: ``[50.7%, 70.6%]``."""
     low, high = (f"{Decimal(text).scaleb(2):f}" for text in _ends_text(lower, upper, 0.0, 1.0))
-    return f"{percent(value, lower, upper)} [{low}%, {high}%]"
+    return f"[{low}%, {high}%]"
 
 
 def percents(probability: Estimate) -> str:
@@ -267,8 +273,15 @@ def level_numbers(levels: Iterable[NoiseLevel]) -> dict[NoiseLevel, str]:
     texts = {}
     for same_name in by_name.values():
         digits = _telling_digits([at.number for at in same_name])
-        texts.update({at: f"{at.number:.{digits}g}" for at in same_name})
+        texts.update({at: _general(at.number, digits) for at in same_name})
     return texts
+
+
+def _general(value: float, digits: int) -> str:
+    """A number to some significant digits; one that people count, such as 1000 photons, without an
+    exponent."""
+    text = f"{value:.{digits}g}"
+    return f"{value:.0f}" if "e+" in text and value < _LARGEST_COUNT else text
 
 
 def _telling_digits(values: Collection[float]) -> int:

@@ -128,6 +128,7 @@ class Section(ABC, Generic[T]):
         place: where a page shows the section: smaller is earlier.
         main_only: whether a page shows the section for the main result alone, unless other results
             are requested.
+        by_class: whether rows are classes, so that several runs must have the same.
     """
 
     title: ClassVar[str]
@@ -136,6 +137,7 @@ class Section(ABC, Generic[T]):
     options: ClassVar[Sequence[SectionOption]] = ()
     place: ClassVar[int] = 100
     main_only: ClassVar[bool] = False
+    by_class: ClassVar[bool] = False
 
     def applies(self, run: Run) -> bool:
         """Whether the run has something to show, by its run.json."""
@@ -254,8 +256,14 @@ class Section(ABC, Generic[T]):
         """The records of some runs, run by run.
 
         Raises:
-            RobauditError: as :meth:`records`.
+            RobauditError: as :meth:`records`; or rows are classes, and the runs have others.
         """
+        from robaudit.compare.matching import check_same_classes
+
+        # groups of a column of the data are no classes
+        if self.by_class and request.by in (None, "label", "predicted"):
+            for run in runs[1:]:
+                check_same_classes(runs[0], run)
         names = run_names(runs, request.label)
         with blaming(f"section {type(self).__name__}", type(self)):
             entries = []

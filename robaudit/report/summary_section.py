@@ -267,7 +267,10 @@ def _overall(
     facts = [count(groups[0].images, "image")] if same_images else []
     interval = f"[ ] 95 % interval of the mean, {covered(groups)}."
     if shares:
-        interval += f" < 0.5, < 0.9: share of images below, [ ] for {LIKE_THESE}."
+        interval += (
+            " < 0.5, < 0.9: share of images whose value is below, which depends on the number of "
+            f"draws; [ ]: the true share, {LIKE_THESE}. summary.json has it of every share."
+        )
     side = "least" if quantity.higher_is_better else "most"
     return TypedTable(
         heading(quantity),

@@ -150,12 +150,13 @@ def data_columns(names: Sequence[str]) -> tuple[TypedColumn, ...]:
 
 
 def flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Values by column; a mapping takes several columns: ``mean``, ``mean_lower``, ..."""
+    """Values by column; a mapping takes several columns: ``mean``, ``mean_lower``, ..., and one
+    within it, too."""
     for name, value in values.items():
         if not isinstance(value, Mapping):
             yield name, value
             continue
-        for part, number in value.items():
+        for part, number in flat(value):
             yield (name if part == "value" else f"{name}_{part}"), number
 
 

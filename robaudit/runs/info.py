@@ -46,8 +46,8 @@ def _readable(spec: dict[str, Any]) -> dict[str, Any]:
         entries = spec.get(key, [])
         if not (isinstance(entries, list) and all(_has_name(entry) for entry in entries)):
             raise ValueError(f"{key} must be a list of mappings, each with a name")
-    if not all(isinstance(spec.get(key, {}), dict) for key in ("model", "run")):
-        raise ValueError("model and run must be mappings")
+    if not all(isinstance(spec.get(key, {}), dict) for key in ("model", "dataset", "run")):
+        raise ValueError("model, dataset and run must be mappings")
     return spec
 
 

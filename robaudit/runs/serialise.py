@@ -23,9 +23,8 @@ from types import NoneType
 from typing import IO, Any
 
 from robaudit.errors import RunError
-from robaudit.quantities import Interval, IntervalKind
+from robaudit.quantities import Interval
 from robaudit.records import json_values
-from robaudit.results import Votes
 from robaudit.runs.rows import COLUMNS, TABLE_COLUMNS, Row, read_line, read_row, table_values
 from robaudit.text import Names, clipped, printable
 
@@ -229,25 +228,12 @@ _WRITE: dict[type, Callable[[Any], str]] = {
     float: repr,
 }
 
-# Part of the format of state.db: whoever changes it raises the version of the state.
-_TYPICAL = row_text(
-    Row(
-        sample_id="0",
-        label=0,
-        predicted=0,
-        correct=True,
-        noise="gaussian",
-        level_name="sigma",
-        level=0.1,
-        estimator="mc",
-        quantity="p_robust",
-        value=1.0,
-        lower=0.9,
-        upper=1.0,
-        std_error=0.0,
-        flips_to=None,
-        forwards=1001,
-        interval=Interval(IntervalKind.CLOPPER_PEARSON),
-        votes=Votes((1000, *[0] * 9)),
-    )
-).encode()
+# A row as robaudit once wrote it. Part of the format of state.db: whoever changes it raises the
+# version of the state.
+_TYPICAL = (
+    b'{"sample_id": "0", "label": 0, "predicted": 0, "correct": true, "noise": "gaussian", '
+    b'"level_name": "sigma", "level": 0.1, "estimator": "mc", "quantity": "p_robust", '
+    b'"value": 1.0, "lower": 0.9, "upper": 1.0, "std_error": 0.0, "flips_to": null, '
+    b'"forwards": 1001, "backwards": 0, "note": "", "interval": "clopper-pearson", '
+    b'"votes": {"counts": [1000, 0, 0, 0, 0, 0, 0, 0, 0, 0]}}'
+)

@@ -67,6 +67,7 @@ class Confusion(Record):
             classified as j; NaN without images.
         turns: pairs of different classes with votes, the largest share first; at most
             :data:`MOST_TURNS`.
+        pairs: number of all such pairs.
     """
 
     key: Annotated[GroupKey, Inline()]
@@ -75,6 +76,7 @@ class Confusion(Record):
     images: tuple[int, ...]
     shares: tuple[tuple[float, ...], ...]
     turns: tuple[Turn, ...]
+    pairs: int
 
 
 def confusions(
@@ -90,8 +92,9 @@ def confusions(
     Args:
         run: a finished run.
         estimators, levels: only these results.
-        by: the class of an image, label or predicted; default: its label where there are labels,
-            else the predicted class.
+        by: the class of an image, label or predicted. Default: the predicted class, because the
+            copies that leave it are what noise changes; by label, an image that is misclassified
+            without noise and never flips counts as turned.
 
     Raises:
         RunError: the run has no such estimator or level, no result has votes, or ``by`` is label
@@ -99,7 +102,7 @@ def confusions(
     """
     where = str(run.path)
     labelled = any((columns.label != NO_CLASS).any() for columns in run.table.values())
-    kind = by or ("label" if labelled else "predicted")
+    kind = by or "predicted"
     chosen = {columns.key: columns.classes for columns in run.groups(estimators, levels).values()}
     # By result and class of the image, the vote shares of each image (classes,).
     shares: dict[GroupKey, dict[int, list[Floats]]] = {}
@@ -156,7 +159,7 @@ def _confusion(key: GroupKey, members: Mapping[int, Sequence[Floats]], by: str) 
         turns.append(_turn(start, to, voted[start][:, to]))
     counts = tuple(len(members.get(index, ())) for index in classes)
     lines = tuple(tuple(map(float, line)) for line in table)
-    return Confusion(key, by, tuple(classes), counts, lines, tuple(turns))
+    return Confusion(key, by, tuple(classes), counts, lines, tuple(turns), len(places))
 
 
 def _turn(start: int, to: int, shares: Floats) -> Turn:

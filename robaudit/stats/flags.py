@@ -46,6 +46,7 @@ class Flag(Record):
     """One sample.
 
     Attributes:
+        correct: whether it is classified correctly without noise; None without a label.
         estimate: its value with the interval of its row, infinite where an end is open.
         certainty: whether it is beyond the threshold.
         censored: whether the true value is only known to be larger.
@@ -54,6 +55,7 @@ class Flag(Record):
     id: str
     label: int | None
     predicted: int
+    correct: bool | None
     estimate: Annotated[Estimate, Inline("value", "lower", "upper")]
     flips_to: int | None
     certainty: Certainty
@@ -63,6 +65,16 @@ class Flag(Record):
     def value(self) -> float:
         """The value of its row."""
         return self.estimate.value
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it is known to be misclassified without noise."""
+        return self.correct is False
+
+    @property
+    def is_repaired(self) -> bool:
+        """Whether it is misclassified without noise, and noise turns it into its label."""
+        return self.is_wrong and self.flips_to == self.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +92,12 @@ class Flagged(Record):
         filtered: number of samples that ``only`` excluded.
         not_finite: number of samples without a finite value, which are never ranked.
         beyond: number of samples of ``total`` with a value beyond the threshold, listed or not.
+        wrong: number of samples of ``beyond`` that are misclassified without noise.
+        repaired: number of samples of ``wrong`` that flip to their label.
         confirmed, approximate, likely: number of samples of ``beyond`` with each certainty; the
             rest of them have no interval.
+        broken: number of samples of ``confirmed`` that are not known to be misclassified without
+            noise.
         bounds: number of samples of ``beyond`` whose value is only a bound; the true value may be
             better, so they are undecided.
         undecided: number of the other samples whose interval contains the threshold.
@@ -98,9 +114,12 @@ class Flagged(Record):
     filtered: int
     not_finite: int
     beyond: int
+    wrong: int
+    repaired: int
     confirmed: int
     approximate: int
     likely: int
+    broken: int
     undecided: int
     with_interval: int
     censored: int = 0
@@ -189,6 +208,9 @@ def flag(
     certainties = certainties_of(considered, below, sign)
     ranked = np.argsort(values, kind="stable")
     beyond = int((values < sign * below).sum())
+    wrong = (considered.judged & ~considered.correct)[ranked[:beyond]]
+    turned = considered.take(ranked[:beyond])
+    confirmed = np.array([certainties[i] is Certainty.CONFIRMED for i in ranked[:beyond]], np.bool_)
     # A value beyond the threshold is undecided only if it is a bound.
     bounds = sum(certainties[i] is Certainty.UNDECIDED for i in ranked[:beyond])
     return Flagged(
@@ -202,9 +224,12 @@ def flag(
         filtered=len(finite) - len(considered),
         not_finite=finite.not_finite,
         beyond=beyond,
+        wrong=int(wrong.sum()),
+        repaired=int((wrong & (turned.flips_to == turned.label)).sum()),
         confirmed=certainties.count(Certainty.CONFIRMED),
         approximate=certainties.count(Certainty.APPROXIMATE),
         likely=certainties.count(Certainty.LIKELY),
+        broken=int((confirmed & ~wrong).sum()),
         undecided=certainties.count(Certainty.UNDECIDED) - bounds,
         with_interval=len(considered) - certainties.count(Certainty.NO_INTERVAL),
         censored=considered.censored,
@@ -224,6 +249,7 @@ def _flags(columns: Columns, places: Ints, certainties: Sequence[Certainty]) -> 
             id=names[i],
             label=_class(listed.label[i]),
             predicted=int(listed.predicted[i]),
+            correct=bool(listed.correct[i]) if listed.judged[i] else None,
             estimate=_estimate(listed.values[i], lower[i], listed.upper[i]),
             flips_to=_class(listed.flips_to[i]),
             certainty=certainties[place],

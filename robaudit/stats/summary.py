@@ -15,6 +15,7 @@ from robaudit.estimates import Estimate
 from robaudit.numerics.image_intervals import (
     BY_RANKS,
     ROW_CONFIDENCE,
+    Floats,
     MeanMethod,
     MeasuredImages,
     measured_mean,
@@ -23,6 +24,7 @@ from robaudit.numerics.image_intervals import (
     population_mean,
     population_mean_method,
     population_quantile,
+    population_share,
 )
 from robaudit.numerics.intervals import (
     clopper_pearson,
@@ -31,7 +33,7 @@ from robaudit.numerics.intervals import (
     share_variance,
 )
 from robaudit.quantities import IntervalKind, Quantity
-from robaudit.records import Inline, Record
+from robaudit.records import Inline, Nested, Record
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.runs.run import Run
 from robaudit.runs.serialise import document_json
@@ -40,7 +42,7 @@ from robaudit.runs.table import Columns, ResultTable, antithetic, common_draws, 
 
 @dataclass(frozen=True, slots=True)
 class Share(Record):
-    """``count`` of ``total`` images, with the Clopper-Pearson interval over images."""
+    """``count`` of ``total`` images, with an interval over images."""
 
     count: int
     total: int
@@ -173,6 +175,9 @@ def _is_censored(rows: Columns, q: float) -> bool:
     return uncensored <= place and bool(np.quantile(rows.values, q) >= rows.cap)
 
 
+_SHARE = Nested("Share", "value", "lower", "upper", about="A share of noisy copies.")
+
+
 @dataclass(frozen=True, slots=True)
 class NoisyAccuracy(Record):
     """Accuracy under noise: the mean over labelled images of votes[label] / all votes.
@@ -185,12 +190,19 @@ class NoisyAccuracy(Record):
             (:func:`robaudit.numerics.image_intervals.measured_mean`). Under noise that does the
             same every time the interval is the value itself; where the numbers of draws differ,
             there is none.
+        right: number of these images that are classified correctly without noise.
+        stays_right: accuracy under noise of those images, with its interval over images; None
+            without any.
+        repaired: the same of the images that are misclassified without noise.
     """
 
     images: int
     population: Annotated[Estimate, Inline("value", "lower", "upper")]
     std_error: float
     measured: Annotated[Estimate, Inline(measured_lower="lower", measured_upper="upper")]
+    right: int
+    stays_right: Annotated[Estimate | None, _SHARE]
+    repaired: Annotated[Estimate | None, _SHARE]
 
     @property
     def value(self) -> float:
@@ -220,12 +232,25 @@ def noisy_accuracy(rows: Columns) -> NoisyAccuracy | None:
     elif pooled is not None:
         images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=pooled, split=split)
         measured = Estimate.measured(value, measured_mean(images, ROW_CONFIDENCE), images.method)
-    bounds = mean_interval(shares, 0.0, 1.0)
-    population = Estimate.population(value, bounds, "Gaffke's bounds over images")
+    right = rows.predicted[labelled] == rows.label[labelled]
     # The shares are independent, so their variances add up.
     variance = np.sum(share_variance(shares, draws, split))
     error = float(np.sqrt(variance) / shares.size)
-    return NoisyAccuracy(shares.size, population, error, measured)
+    return NoisyAccuracy(
+        images=shares.size,
+        population=_over_images(shares),
+        std_error=error,
+        measured=measured,
+        right=int(right.sum()),
+        stays_right=_over_images(shares[right]) if right.any() else None,
+        repaired=_over_images(shares[~right]) if not right.all() else None,
+    )
+
+
+def _over_images(shares: Floats) -> Estimate:
+    """The mean of shares of votes (n,), n >= 1, with its interval over images."""
+    bounds = mean_interval(shares, 0.0, 1.0)
+    return Estimate.population(float(shares.mean()), bounds, "Gaffke's bounds over images")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +277,8 @@ class GroupSummary(Record):
             the values, whichever direction is better.
         minimum: the smallest value.
         below_half, below_ninety: share of images with a value below 0.5 and 0.9; None for a
-            quantity without a range of 0 to 1.
+            quantity without a range of 0 to 1. The interval is of the share with a true value
+            below: few draws put values on either side of a threshold.
         noted: number of rows with a note.
         clean_accuracy: share of labelled images predicted correctly without noise; None without
             labels.
@@ -356,7 +382,13 @@ def _summary(columns: Columns, quantity: Quantity) -> GroupSummary:
     def below(threshold: float) -> Share | None:
         if not quantity.is_share:
             return None
-        return share(int((values < threshold).sum()), len(rows))
+        number = int((values < threshold).sum())
+        if rows.bounded < len(rows):
+            return share(number, len(rows))
+        images = rows.images(quantity.low, quantity.high)
+        bounds = population_share(images, threshold, ROW_CONFIDENCE)
+        value = number / len(rows)
+        return Share(number, len(rows), Estimate.population(value, bounds, BY_RANKS))
 
     clean_accuracy = None
     if rows.judged.any():

@@ -81,7 +81,9 @@ def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli, golden: Golde
     assert [(row["sample_id"], row["estimator"]) for row in samples] == [
         (row["sample_id"], row["estimator"]) for row in found
     ]
-    assert all(sum(row["votes"]["counts"]) == 20 for row in samples if row["estimator"] == "mc")
+    assert all(
+        sum(row["votes"]["counts"].values()) == 20 for row in samples if row["estimator"] == "mc"
+    )
     assert len(json.loads((run / "summary.json").read_text())["groups"]) == 6
 
 

@@ -76,7 +76,7 @@ def test_a_run_without_what_was_asked_for(
         "report", softmax_run, run, "--format", "md", "--estimator", "mc", "--estimator", "softmax"
     )
     golden.lines(both.err)
-    assert "| run | noise |" in both.out
+    assert "| noise | run |" in both.out
     refuse("report", softmax_run, run, "--estimator", "mmse", "-o", "r.html")
     refuse("report", softmax_run, run, "--sigma", "0.7", "-o", "r.html")
 

@@ -243,6 +243,21 @@ def test_estimate_strict(tmp_path: Path, run_cli: RunCli, refuse: Refuse, golden
     refuse("estimate", path, "--strict")
 
 
+@pytest.mark.parametrize(("gate", "code"), [("mean >= 0.999", 1), ("mean >= 0.001", 0)])
+def test_junit_decides_the_gates_of_the_spec(
+    gate: str, code: int, tmp_path: Path, run_cli: RunCli
+) -> None:
+    """After an audit of all draws, so that it goes with a budget and with --extend."""
+    path = write(tmp_path, spec(noise={"sigma": [0.5]}, gates=[gate]))
+    command = ("estimate", path, "--out", "run", "--budget", "10m", "--junit", "gates.xml")
+    done = run_cli(*command)
+    assert done.code == code
+    assert (tmp_path / "gates.xml").read_text().count("<failure") == code
+    assert "to decide: robaudit gate" not in done.err
+    assert done.out.splitlines()[-1].startswith("fail" if code else "pass")
+    assert run_cli("estimate", path, "--out", "run").code == 0, "without --junit they only inform"
+
+
 def test_files_beside_the_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
     path = write(tmp_path, spec(noise={"sigma": [0.5]}, gates=["mean >= 0.999"]))
     (tmp_path / "r.md").write_text("of an earlier audit")
@@ -251,7 +266,8 @@ def test_files_beside_the_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -
     assert "### Gates of the run" in (tmp_path / "r.md").read_text()
     assert (tmp_path / "gates.xml").read_text().count("<failure") == 1
 
-    refuse("estimate", path, "--junit", "x.xml")
+    without = write(tmp_path, spec(noise={"sigma": [0.5]}), "without.yaml")
+    refuse("estimate", without, "--junit", "x.xml")
     refuse("estimate", path, "--report", "none/x.html")
     refuse("estimate", path, "--until-decided", "--junit", "none/x.xml")
     refuse("estimate", "spec.yaml", "--until-decided", "--junit", "spec.yaml")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from robaudit.compare.matching import check_same_classes
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.gates.decide import Decision
 from robaudit.gates.sources import decisions_of
@@ -138,12 +139,23 @@ def gather(
         if problem:
             problems.append(f"no gates: {problem}")
         views.append(_view(name, run, own_request, documents))
+        if _has_other_classes(runs[0], run):
+            problems.append(f"{name}: other classes than {names[0]}, so not beside it by class")
     parts = list[PageSection]()
     for name, section in _in_order().items():
         part = _part(name, section, views, request, most)
         if part is not None:
             parts.append(part)
     return Content(tuple(views), tuple(parts), tuple(problems))
+
+
+def _has_other_classes(first: Run, run: Run) -> bool:
+    """Whether the classes of a run cannot be shown beside those of the first."""
+    try:
+        check_same_classes(first, run)
+    except RunError:
+        return True
+    return False
 
 
 def _in_order() -> dict[str, Section[Any]]:
@@ -190,6 +202,8 @@ def _part(
     """A section of the runs that it applies to; None where it has nothing to show."""
     entries: list[Entry[Any]] = []
     for view in views:
+        if section.by_class and _has_other_classes(views[0].run, view.run):
+            continue
         own_request = view.request
         if section.main_only:
             own_request = replace(own_request, estimators=view.shown)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from robaudit.report.html import facts
 from robaudit.report.html.content import Content, PageSection
-from robaudit.report.html.verdict import gate_line, glance, sentence
+from robaudit.report.html.verdict import flag_sentence, gate_line, glance, sentence
 from robaudit.report.sections import FLAGGED
 from robaudit.report.tables import Table, markdown, markdown_blocks, within
 from robaudit.text import clipped
@@ -49,7 +49,9 @@ def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
             yield f"**Warning:** {markdown(clipped(name + warning, _LONGEST_LINE))}"
         if gates := gate_line(view)[1]:
             yield f"**{markdown(name + gates)}**"
-        yield f"**{markdown(name + sentence(content, view))}**"
+        yield f"**{markdown(name + sentence(view))}**"
+        if flags := flag_sentence(content, view):
+            yield markdown(name + flags)
         yield markdown(facts.facts(view))
     yield from markdown_blocks(glance(content))
     for view in views:

@@ -9,10 +9,10 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from robaudit.errors import RobauditError, needs_extra
+from robaudit.errors import NothingLeftError, RobauditError, needs_extra
 from robaudit.report.html import facts
 from robaudit.report.html.content import Content, PageSection, RunView
-from robaudit.report.html.verdict import gate_line, glance, sentence
+from robaudit.report.html.verdict import flag_sentence, gate_line, glance, sentence
 from robaudit.report.numbers import signs
 from robaudit.report.sections import FLAGGED
 from robaudit.text import harmless_html, printable
@@ -64,7 +64,8 @@ def _run(content: Content, view: RunView) -> dict[str, Any]:
     return {
         "name": view.name if len(content.views) > 1 else "",
         "warnings": view.run.info.warnings,
-        "sentence": sentence(content, view),
+        "sentence": sentence(view),
+        "flags": flag_sentence(content, view),
         "gates": gate_line(view),
         "decisions": facts.decision_table(view.decisions) if view.decisions else None,
         "facts": facts.facts(view),
@@ -95,16 +96,16 @@ def environment() -> Any:
 
 
 def _shown(value: object) -> object:
-    """A text without control characters, whose intervals stay in one line."""
+    """A text without control characters, whose intervals and counts stay in one line."""
     from markupsafe import Markup
 
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    return _INTERVAL.sub(lambda match: match[0].replace(" ", "\xa0"), printable(value))
+    return _UNBROKEN.sub(lambda match: match[0].replace(" ", "\xa0"), printable(value))
 
 
-_INTERVAL = re.compile(r"\[\S* \S*\]")
-"""An interval, inside which lines do not break."""
+_UNBROKEN = re.compile(r"\[\S* \S*\]|\b[\d,]+ of [\d,]+\b")
+"""An interval or a count, inside which lines do not break."""
 
 
 def _safe(text: str) -> Any:
@@ -131,6 +132,8 @@ def _section(part: PageSection, source: ImageSource | None, *, images: bool) -> 
         try:
             drawing = part.section.figure(part.entries, replace(part.request, data=source))
             picture = {"svg": _safe(inline(part.name, drawing)), "caption": drawing.caption}
+        except NothingLeftError:
+            pass  # the tables say why there is nothing to draw
         except RobauditError as error:
             if not of_images:
                 raise

@@ -299,6 +299,11 @@ def run_script(
         "GITHUB_OUTPUT": str(folder / "output"),
         "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
         "GATES": "",
+        "BUDGET": "",
+        "INCONCLUSIVE": "",
+        "POPULATION": "false",
+        "BASE": "",
+        "BASE_GATES": "",
         "TRUST": "false",
         **inputs,
     }
@@ -346,9 +351,7 @@ def called(tmp_path: Path) -> Callable[..., list[list[str]]]:
             tmp_path, first=program.parent, SPEC="audit.yaml", REPORT="report.html", **inputs
         )
         assert done.returncode == 0, done.stderr
-        return [
-            line.split("\0")[:-1] for line in (tmp_path / "calls").read_text().split("\0\n") if line
-        ]
+        return [line.split("\0") for line in (tmp_path / "calls").read_text().split("\0\n") if line]
 
     return run
 
@@ -357,11 +360,63 @@ def test_the_action_takes_gates_and_runs_nothing_else(
     tmp_path: Path, called: Callable[..., list[list[str]]]
 ) -> None:
     estimate = called(GATES='accuracy >= 0.5\n\n   \nwarnings <= 0; $(touch gates) "\n')[0]
-    assert [word for before, word in pairwise(estimate) if before == "--gate"] == [
-        "accuracy >= 0.5",
-        'warnings <= 0; $(touch gates) "',
+    assert [word for word in estimate if word.startswith("--gate")] == [
+        "--gate=accuracy >= 0.5",
+        '--gate=warnings <= 0; $(touch gates) "',
     ]
     assert not (tmp_path / "gates").exists()
+
+
+def test_the_action_takes_a_budget_and_how_gates_are_decided(
+    called: Callable[..., list[list[str]]],
+) -> None:
+    inputs = {"INCONCLUSIVE": "pass", "POPULATION": "true", "GATES": "mean >= 0.5"}
+    decide = {"--population", "--inconclusive=pass"}
+    estimate, annotated = called(**inputs)
+    assert decide | {"--until-decided", "--gate=mean >= 0.5"} <= set(estimate)
+    assert decide | {"mean >= 0.5"} <= set(annotated)
+    estimate, junit, annotated = called(**inputs, BUDGET="10m")
+    assert ["--budget", "10m"] in [list(pair) for pair in pairwise(estimate)]
+    assert not decide & set(estimate), "estimate cannot decide gates and keep to a budget"
+    assert decide | {"mean >= 0.5", "junit"} <= set(junit)
+    assert decide | {"mean >= 0.5", "github"} <= set(annotated)
+
+
+def test_the_action_compares_with_a_base_run(
+    tmp_path: Path, called: Callable[..., list[list[str]]]
+) -> None:
+    compare = called(BASE="base/run")[-1]
+    assert compare == ["compare", "--format", "md", "--", "base/run", "run"]
+    compare = called(BASE="base/run", BASE_GATES="mean_drop <= 0.01\n\naccuracy_drop <= 0\n")[-1]
+    assert compare == [
+        "compare",
+        "--gate=mean_drop <= 0.01",
+        "--gate=accuracy_drop <= 0",
+        "--format",
+        "github",
+        "--",
+        "base/run",
+        "run",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("audited", "compared", "code"),
+    [(0, 1, 1), (4, 1, 1), (4, 0, 4), (1, 4, 1), (0, 4, 4), (1, 2, 1), (4, 2, 2), (0, 0, 0)],
+)
+def test_the_worse_of_both_verdicts_counts(
+    audited: int, compared: int, code: int, tmp_path: Path
+) -> None:
+    program = tmp_path / "bin" / "robaudit"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!/bin/bash\ncase $1 in compare) exit {compared} ;; estimate) exit {audited} ;; esac\n"
+    )
+    program.chmod(0o755)
+    done = run_script(
+        tmp_path, first=program.parent, SPEC="audit.yaml", REPORT="report.html", BASE="base"
+    )
+    assert done.returncode == code
 
 
 def test_the_action_runs_code_only_when_told_to(called: Callable[..., list[list[str]]]) -> None:
@@ -383,7 +438,19 @@ def test_the_action_is_one() -> None:
     text = (CONFIGS / "ci" / "action.yml").read_text()
     action = yaml.safe_load(text)
     assert set(action) == {"name", "description", "inputs", "runs"}
-    assert set(action["inputs"]) == {"spec", "gates", "report", "extras", "trust", "python-version"}
+    assert set(action["inputs"]) == {
+        "spec",
+        "gates",
+        "budget",
+        "inconclusive",
+        "population",
+        "base",
+        "base-gates",
+        "report",
+        "extras",
+        "trust",
+        "python-version",
+    }
     assert set(re.findall(r"inputs\.([\w-]+)", text)) == set(action["inputs"])
     for one in action["inputs"].values():
         assert one["description"]
@@ -403,7 +470,10 @@ def test_the_action_is_one() -> None:
         step for step in workflow["jobs"]["audit"]["steps"] if step.get("uses", "").startswith("./")
     ]
     assert set(use["with"]) <= set(action["inputs"])
-    for line in use["with"]["gates"].splitlines():
+    text = (CONFIGS / "ci" / "github.yml").read_text()
+    gates = re.findall(r"^ *# +(\w+\S* [<>]= \S+)$", text, re.MULTILINE)
+    assert len(gates) == 3
+    for line in gates:
         parse_gate(line, QUANTITIES, "github.yml")
 
 
@@ -416,11 +486,11 @@ def test_they_name_commands_and_options_that_there_are(run_cli: RunCli) -> None:
     )[0]
     joined = script("audit").replace("\\\n", " ")
     called = re.findall(r"robaudit [a-z].*?(?=\|\||$)", joined, re.MULTILINE)
-    assert len(called) == 2
+    assert len(called) == 6
     commands = [command.split() for command in (*called, hook["entry"], line)]
-    assert {words[1] for words in commands} == {"estimate", "gate"}
+    assert {words[1] for words in commands} == {"estimate", "gate", "compare"}
     for words in commands:
-        options = [word for word in words if word.startswith("--")]
+        options = [word for word in words if word.startswith("--") and word != "--"]
         help_ = run_cli(words[1], "--help").out
         assert options
         assert all(option in help_ for option in options), words

@@ -162,7 +162,9 @@ def test_samples_that_were_not_asked_for_are_named() -> None:
     found = compare(made(base[:10]), made(base, 5))
     assert (found.samples, len(found.matching.only_new), found.matching.only_base) == (10, 50, [])
     assert "50 samples are only in the new run: " in " ".join(found.matching.warnings)
-    assert "unpaired, as the seeds differ (0 and 5)" in " ".join(found.matching.warnings)
+    assert "noise draws are unpaired, as the seeds differ (0 and 5)" in " ".join(
+        found.matching.warnings
+    )
     assert "1 sample skipped by the new run and not in the base run" in fewer.evidence
 
 

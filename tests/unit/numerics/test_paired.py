@@ -86,13 +86,13 @@ def test_refuses_impossible_counts(wrong: tuple[int, int, int], golden: Golden) 
 def test_independent_measurements_add_in_quadrature() -> None:
     base = Estimate.measured(0.9, (0.87, 0.92), "mover")
     found = unpaired_difference(
-        base, Estimate.measured(0.8, (0.76, 0.83), "mover"), same_noise=False
+        base, Estimate.measured(0.8, (0.76, 0.83), "mover"), same_generator=False
     )
     assert found.ends == pytest.approx(
         (-0.1 - math.hypot(0.04, 0.02), -0.1 + math.hypot(0.03, 0.03))
     )
     bounds = unpaired_difference(
-        base, Estimate.measured(0.8, (0.76, 0.83), "mean of intervals"), same_noise=False
+        base, Estimate.measured(0.8, (0.76, 0.83), "mean of intervals"), same_generator=False
     )
     assert bounds.ends == pytest.approx((-0.16, -0.04))
 

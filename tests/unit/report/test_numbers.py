@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from robaudit.estimates import Estimate
+from robaudit.levels import LevelName, NoiseLevel
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.report import numbers
 from robaudit.stats.summary import Mean, share
@@ -120,6 +121,8 @@ def test_small_things() -> None:
         sigma(0.05): "0.05",
         sigma(8 / 255): "0.0314",
     }
+    counted = [NoiseLevel("poisson", number, LevelName.PHOTONS) for number in (1000.0, 12345.0)]
+    assert list(numbers.level_numbers(counted).values()) == ["1000", "12345"]
     assert len(set(numbers.level_numbers(map(sigma, [0.1, 0.1000001, 0.1 + 2e-17])).values())) == 3
     assert [numbers.duration(s) for s in (None, 0.1234, 12.34, 1234.5)] == [
         "",

@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 from robaudit.quantities import Interval
 from robaudit.results import Votes
 from robaudit.runs.rows import COLUMNS, Row, read_line, read_row
-from robaudit.runs.serialise import document_json, row_text, stream_rows_json
+from robaudit.runs.serialise import (
+    compressed,
+    decompressed,
+    document_json,
+    row_text,
+    stream_rows_json,
+)
 from robaudit.stats.summary import summary_json
 from tests.golden import Golden
 from tests.rows import ROW as PLAIN_ROW
@@ -71,7 +77,9 @@ def test_golden_json() -> None:
     head, columns, begin, first, second, end, last = json_text([ROW, BARE]).split("\n")
     assert (head, begin, end, last) == ('{"schema_version": 2,', '"rows": [', "]}", "")
     assert columns.startswith('"columns": ["sample_id", "label"')
-    assert first.endswith('"interval": "clopper-pearson", "votes": {"counts": [8, 2]}},')
+    assert first.endswith(
+        '"interval": "clopper-pearson", "votes": {"counts": {"0": 8, "1": 2}, "classes": 2}},'
+    )
     assert '"std_error": null' in second
     assert "votes" not in second
 
@@ -126,6 +134,41 @@ def test_json_never_holds_a_number_that_is_none(value: float, golden: Golden) ->
 def test_odd_counts_of_draws_are_refused(odd: dict[str, object], golden: Golden) -> None:
     with golden.raises(ValueError):
         read_row({**ROW.document(), "votes": {"counts": [8, 2], **odd}})
+
+
+def test_only_classes_with_votes_are_stored() -> None:
+    """A row of 1,000 classes is as short as one of ten."""
+    counts = [0] * 1000
+    counts[999] = 40
+    counts[500] = 60
+    row = replace(ROW, predicted=500, votes=Votes(tuple(counts)))
+    text = row_text(row)
+    assert text.endswith('"votes": {"counts": {"500": 60, "999": 40}, "classes": 1000}}')
+    assert read_line(text) == row
+    assert read_row({**row.document(), "votes": {"counts": counts}}) == row, "as once stored"
+    assert decompressed(compressed(text)) == text
+
+
+def test_rows_of_an_older_state_are_decompressed() -> None:
+    stored = bytes.fromhex("48a8a8676d86abc612ecd84cb2d05130022a0700607c0e74")
+    assert decompressed(stored) == '{"sample_id": "0", "votes": {"counts": [8, 2]}}'
+
+
+@pytest.mark.parametrize(
+    "votes",
+    [
+        {"counts": {"0": 8}},
+        {"counts": {"0": 8}, "classes": "2"},
+        {"counts": {"0": 8}, "classes": 2**21},
+        {"counts": {"2": 8}, "classes": 2},
+        {"counts": {"00": 8}, "classes": 2},
+        {"counts": {"-1": 8}, "classes": 2},
+        {"counts": {"0": -8}, "classes": 2},
+    ],
+)
+def test_odd_classes_of_votes_are_refused(votes: dict[str, object], golden: Golden) -> None:
+    with golden.raises(ValueError):
+        read_row({**ROW.document(), "votes": votes})
 
 
 def test_summary_json_has_the_version_first_and_the_groups_last() -> None:

@@ -11,6 +11,8 @@ from robaudit.errors import RunError
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import P_ROBUST, Interval
+from robaudit.report.confusion_section import ConfusionSection
+from robaudit.report.sections import SectionRequest
 from robaudit.results import Votes
 from robaudit.runs.rows import Row
 from robaudit.stats.confusion_matrix import confusions
@@ -51,13 +53,38 @@ ROWS = [counted(0, (8, 0, 2, 0), 0), counted(1, (4, 0, 6, 0), 0), counted(2, (0,
 
 def test_shares_by_hand() -> None:
     (found,) = confusions(run_of([*ROWS, radius(0, 1.0)]))
-    assert (found.by, found.classes, found.images) == ("label", (0, 2), (2, 1))
+    assert (found.by, found.classes, found.images) == ("predicted", (0, 2), (2, 1))
     assert np.asarray(found.shares) == pytest.approx(np.array([[0.6, 0.4], [0.0, 1.0]]))
     (turn,) = found.turns
     assert (turn.start, turn.to, turn.images) == (0, 2, 2)
     assert (turn.share, *turn.estimate.ends) == pytest.approx(
         (0.4, *mean_interval([0.2, 0.6], 0.0, 1.0))
     )
+
+
+def test_what_is_wrong_without_noise_is_no_change() -> None:
+    """An image that is misclassified and never flips."""
+    wrong = counted(3, (0, 0, 10, 0), 0, 2)
+    (found,) = confusions(run_of([*ROWS[1:], wrong]))
+    assert [(turn.start, turn.to, turn.share) for turn in found.turns] == [(0, 2, 0.6)]
+    (by_label,) = confusions(run_of([*ROWS[1:], wrong]), by="label")
+    assert [(turn.start, turn.to, turn.share) for turn in by_label.turns] == [(0, 2, 0.8)]
+
+
+def test_pairs_beyond_the_most_frequent_are_counted() -> None:
+    rows = []
+    for i in range(20):
+        votes = [1] * 20
+        votes[i] = 5
+        rows.append(counted(i, tuple(votes), i, i))
+    (found,) = confusions(run_of(rows))
+    assert (len(found.turns), found.pairs) == (100, 380)
+    run = run_of(rows)
+    section = ConfusionSection()
+    request = SectionRequest()
+    (table,) = section.tables(section.find([run], request), request)
+    assert "... and 85 more pairs: --format csv has them." in table.notes
+    assert "380 pairs in all; --format csv has the 100 largest." in table.notes
 
 
 def test_a_class_without_images_has_no_shares() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.quantities import Interval, Quantity
+from robaudit.report.flagged_section import flags_table
 from robaudit.runs.rows import Row
 from tests.golden import Golden
 from tests.rows import ROW, flag
@@ -30,6 +31,34 @@ def test_the_document_names_the_classes() -> None:
         "class 2 has no name"
     )
     assert list(found[0])[1:5] == ["label", "label_name", "predicted", "predicted_name"]
+
+
+def test_what_is_wrong_without_noise_is_not_broken_by_it() -> None:
+    """Two confirmed, one of which noise turns into its label, and a likely one that is right."""
+    broken, repaired, likely = valued(0.1, 0.2, 0.45, flips_to=1)
+    repaired = replace(repaired, label=1, correct=False)
+    flagged = flag([broken, repaired, likely, *valued(0.9)])
+    assert (flagged.beyond, flagged.confirmed, flagged.broken) == (3, 2, 1)
+    assert (flagged.wrong, flagged.repaired) == (1, 1)
+    assert [sample.correct for sample in flagged.samples] == [True, False, True]
+    assert [sample.is_repaired for sample in flagged.samples] == [False, True, False]
+    unlabelled = flag(valued(0.1, label=None, correct=None))
+    assert (unlabelled.wrong, unlabelled.broken) == (0, 1)
+    assert unlabelled.samples[0].correct is None
+
+
+def test_the_list_says_which_samples_were_right() -> None:
+    wrong = [replace(row, correct=False, label=1) for row in valued(0.1, 0.2)]
+    table = flags_table(flag([*wrong, replace(valued(0.3)[0], sample_id="z")]))
+    place = [column.head for column in table.columns].index("clean")
+    assert [row[place].text for row in table.rows] == ["wrong", "wrong", "right"]
+    assert [row[-1].text for row in table.rows] == ["confirmed"] * 3
+    assert [row[-1].tone for row in table.rows] == ["", "", "bad"]
+    assert (
+        "2 of the 3 are wrong without noise, and all of those flip to the label." in table.lines[1]
+    )
+    unlabelled = flags_table(flag(valued(0.1, label=None, correct=None)))
+    assert "clean" not in [column.head for column in unlabelled.columns]
 
 
 def ids(samples: tuple[object, ...]) -> str:

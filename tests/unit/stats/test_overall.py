@@ -50,6 +50,22 @@ MC = [
 ]
 
 
+def test_what_stays_right_and_what_is_repaired() -> None:
+    (group,) = summarise([*MC, counted((5, 5), 1, 0), counted((9, 1), 1, 0)])
+    noisy = known(group.noisy_accuracy)
+    assert (noisy.images, noisy.right) == (5, 2)
+    right = np.array([0.8, 1.0])
+    wrong = np.array([0.3, 0.5, 0.1])
+    for share, shares in ((noisy.stays_right, right), (noisy.repaired, wrong)):
+        assert known(share).value == pytest.approx(shares.mean())
+        assert known(share).bounds == pytest.approx(mean_interval(shares, 0.0, 1.0))
+    written = group.document()["noisy_accuracy"]
+    assert written["right"] == 2
+    assert written["stays_right"]["value"] == pytest.approx(0.9)
+    (all_right,) = summarise(MC[:1])
+    assert known(all_right.noisy_accuracy).repaired is None
+
+
 def test_golden_values() -> None:
     (group,) = summarise(MC)
     values = np.array([0.8, 0.7, 1.0, 0.4])

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from robaudit.estimates import Estimate
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report import numbers
 from robaudit.report.html.content import Content, gather
@@ -19,7 +20,7 @@ from robaudit.report.sections import SectionRequest
 from robaudit.results import Votes
 from robaudit.runs.rows import Row
 from robaudit.runs.run import Run
-from robaudit.stats.summary import GroupSummary, NoisyAccuracy
+from robaudit.stats.summary import GroupSummary
 from tests.unit.engine.tools import known
 from tests.unit.report.html.tools import Page, hand_made, rows
 
@@ -125,10 +126,10 @@ def _ends(lower: float | None, upper: float | None) -> str:
     )
 
 
-def _percents(one: NoisyAccuracy) -> str:
+def _percents(one: Estimate) -> str:
     return (
-        f"{100 * one.value:.1f}% [{_down(100 * known(one.population.lower), 1):.1f}%, "
-        f"{-_down(-100 * known(one.population.upper), 1):.1f}%]"
+        f"{100 * one.value:.1f}% [{_down(100 * known(one.lower), 1):.1f}%, "
+        f"{-_down(-100 * known(one.upper), 1):.1f}%]"
     )
 
 
@@ -147,7 +148,7 @@ def _values(run: Run, estimator: str, sigma: float) -> list[float]:
 
 def test_accuracy_and_robustness_by_level(found: Page, said: Content) -> None:
     heads, clean, *lines = found.tables["mc, gaussian noise"]
-    assert heads == ["sigma", "accuracy", "robustness"]
+    assert heads == ["sigma", "accuracy", "right stays right", "wrong is repaired", "robustness"]
     assert clean[0] == "no noise"
     for line, sigma in zip(lines, RIGHT, strict=True):
         (group,) = [
@@ -161,7 +162,9 @@ def test_accuracy_and_robustness_by_level(found: Page, said: Content) -> None:
         assert one.value == pytest.approx((sum(RIGHT[sigma]) - RIGHT[sigma][10]) / (DRAWS * IMAGES))
         assert line == [
             f"{sigma:g}",
-            _percents(one),
+            _percents(one.population),
+            _percents(known(one.stays_right)),
+            _percents(known(one.repaired)),
             f"{group.mean.value:.3f} "
             f"{_ends(known(group.mean.population.lower), known(group.mean.population.upper))}",
         ]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from robaudit.errors import NothingLeftError
 from robaudit.report import pictures as pictures_module
 from robaudit.report.pictures import kinds_of_picture
 from robaudit.report.pictures.inline import inline
@@ -19,6 +20,7 @@ from robaudit.report.sections import SectionRequest
 from robaudit.results import Votes
 from robaudit.runs.run import Run, read_run
 from tests.conftest import RunCli
+from tests.golden import Golden
 from tests.specs import digits, tree, write
 from tests.unit.report.pictures.made import row, run, texts, usual
 
@@ -139,10 +141,10 @@ def test_other_refusals(
 @pytest.mark.parametrize(
     ("made", "kinds"),
     [
-        (run([row(0, 1.0)]), ("summary", "levels", "classes")),
+        (run([row(0, 1.0)]), ("summary", "levels")),
         (
             run(row(i, 0.5, label=None, correct=None) for i in range(3)),
-            ("summary", "levels", "classes"),
+            ("summary", "levels"),
         ),
         (run(row(i, 0.4, label=i // 2, predicted=3) for i in range(80)), ("classes",)),
         (
@@ -158,6 +160,12 @@ def test_other_refusals(
 def test_unusual_runs_are_drawn_without_a_word(made: Run, kinds: tuple[str, ...]) -> None:
     for kind in kinds:
         assert inline(kind, drawing_of(kind, [made], SectionRequest())).startswith("<svg ")
+
+
+def test_classes_of_a_single_image_each_are_no_picture(golden: Golden) -> None:
+    made = run(row(i, 0.5, label=i) for i in range(3))
+    with golden.raises(NothingLeftError):
+        drawing_of("classes", [made], SectionRequest())
 
 
 def test_the_estimator_and_level_that_are_drawn_are_named_with_or_without_a_title() -> None:
