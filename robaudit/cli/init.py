@@ -310,7 +310,8 @@ def _check_levels(spec: AuditSpec) -> None:
     noises = build(spec.noise, spec.base_dir, spec.origin)
     # The findings are about levels; any image with pixels in [0, 1] will do.
     pixels = torch.zeros(1, 8, 8)
-    accepted(level_findings(noises, pixels, ""), as_given=spec.run.as_given)
+    on_input = [noise.on_input() for noise in noises]
+    accepted(level_findings(on_input, pixels, ""), as_given=spec.run.as_given)
 
 
 def _check(spec: AuditSpec, *, trust: bool) -> None:

@@ -276,7 +276,7 @@ def _decoded(source: Path | io.BytesIO, where: str, options: ImageOptions) -> Te
         # Only the header has been read. An image that resize or crop makes smaller may be larger
         # here; its size is bounded by Pillow's own limit.
         if options.resize is None and options.crop is None:
-            _refuse_giant(image.size, where)
+            _refuse_giant(image.size, where, options)
         image.load()
         return image_pixels(image, where, options)
 
@@ -294,7 +294,7 @@ def image_pixels(image: Image.Image, where: str, options: ImageOptions) -> Tenso
     # Upright first: width and height of resize and crop are those that a viewer shows.
     upright = flat if turn is None else flat.transpose(turn)
     cropped = _crop(_resize(upright, where, options), where, options)
-    _refuse_giant(cropped.size, where)
+    _refuse_giant(cropped.size, where, options)
     values = np.asarray(cropped)  # (height, width) or (height, width, 3)
     if values.dtype.kind == "f":
         values = values.clip(0.0, scale)  # filters may overshoot; with 8 bits Pillow clips, too
@@ -353,7 +353,7 @@ def _resize(image: Image.Image, where: str, options: ImageOptions) -> Image.Imag
     else:
         new_height, new_width = options.resize
     # A long strip may become a giant as its shorter side is enlarged.
-    _refuse_giant((new_width, new_height), where)
+    _refuse_giant((new_width, new_height), where, options)
     if image.size == (new_width, new_height):
         return image
     return image.resize((new_width, new_height), Image.Resampling[options.interpolation.upper()])
@@ -386,8 +386,8 @@ def _refuse_size(size: int, where: str) -> None:
         raise SampleError(where, f"has {size} bytes, more than {MOST_BYTES}", "give a smaller file")
 
 
-def _refuse_giant(size: tuple[int, int], where: str) -> None:
-    if size[0] * size[1] > _MOST_AUDITED:
+def _refuse_giant(size: tuple[int, int], where: str, options: ImageOptions) -> None:
+    if size[0] * size[1] > _MOST_AUDITED and not options.is_photo:
         raise SampleError(
             where,
             f"has {size[1]} x {size[0]} pixels, more than {_MOST_AUDITED}",

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NoReturn
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
 from pydantic import (
     AfterValidator,
@@ -22,7 +22,17 @@ from pydantic import (
 )
 
 from robaudit.errors import DataError, SpecError, did_you_mean
-from robaudit.levels import GAUSSIAN, LEVEL_KEYS, NONE, LevelName, NoiseLevel
+from robaudit.levels import (
+    ABOUT_PLACE,
+    FILE,
+    GAUSSIAN,
+    LEVEL_KEYS,
+    NONE,
+    LevelName,
+    NoiseLevel,
+    NoisePlace,
+    noise_label,
+)
 from robaudit.plugins import DATASETS, blaming, installed, load_class, reference
 from robaudit.settings import BY
 from robaudit.spec.class_names import read_class_ids, read_class_names, read_ids
@@ -217,6 +227,19 @@ class ImageOptions(BaseDatasetSpec):
     )
     channels: Literal[1, 3] = 3
 
+    _is_photo: bool = PrivateAttr(default=False)
+
+    @property
+    def is_photo(self) -> bool:
+        """Whether images stay as they are decoded, of any size."""
+        return self._is_photo
+
+    def of_photos(self) -> Self:
+        """The same files as they are decoded: without resize and crop, grey or colour."""
+        photos = self.model_copy(update={"resize": None, "crop": None, "channels": None})
+        photos._is_photo = True
+        return photos
+
 
 class FilesSpec(ImageOptions):
     """Image files in a folder or listed in a file."""
@@ -324,6 +347,7 @@ def _each_name(value: object) -> object:
 
 
 Levels = Annotated[OneOrMore[Positive], Field(max_length=MOST_LEVELS)]
+_LONGEST_NAME = 60
 
 
 class NoiseSpec(SpecSection):
@@ -334,9 +358,10 @@ class NoiseSpec(SpecSection):
 
     kind: str = GAUSSIAN
     # No colon and no equals sign, which separate the parts of a level's key: gaussian:sigma=0.05.
-    name: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=60)] = Field(
+    name: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=_LONGEST_NAME)] = Field(
         "", description="label in the results; default: the kind"
     )
+    at: NoisePlace = Field("input", description=ABOUT_PLACE)
     clip: bool = Field(False, description="clip the noisy pixels to [0, 1]")
     sigma: Levels | None = Field(
         None,
@@ -366,6 +391,8 @@ class NoiseSpec(SpecSection):
                 f"has two kinds of levels, {present[0]} and {present[1]}; keep the one that "
                 f"{self.kind} takes"
             )
+        if len(self.label) > _LONGEST_NAME:
+            raise ValueError(f"is called {self.label!r}, which is too long; shorten its name")
         if self.label == NONE:
             raise ValueError(
                 f"is called {self.label!r}, the word for results without noise; choose another name"
@@ -385,7 +412,7 @@ class NoiseSpec(SpecSection):
     @property
     def label(self) -> str:
         """Its name in the results."""
-        return self.name or self.kind
+        return noise_label(self.name or self.kind, self.at)
 
     @property
     def level_name(self) -> LevelName:
@@ -404,16 +431,19 @@ class NoiseSpec(SpecSection):
         return dict(self.model_extra or {})
 
     @property
-    def at(self) -> tuple[NoiseLevel, ...]:
+    def at_levels(self) -> tuple[NoiseLevel, ...]:
         """The noise at each of its levels, in the spec's order."""
         return tuple(NoiseLevel(self.label, level, self.level_name) for level in self.levels)
 
     @model_serializer
     def _as_written(self) -> dict[str, Any]:
         """The noise as in a spec: only its own level name, and its options beside the keys."""
+        # Without the default place, so that a run without files keeps the identity of its spec.
+        place = {"at": self.at} if self.at == FILE else {}
         return {
             "kind": self.kind,
             "name": self.label,
+            **place,
             "clip": self.clip,
             str(self.level_name): list(self.levels),
             **self.options,
@@ -614,7 +644,7 @@ class AuditSpec(SpecSection):
         """Every level of every noise, in the spec's order."""
         levels: list[NoiseLevel] = []
         for noise in self.noise:
-            levels += noise.at
+            levels += noise.at_levels
         return tuple(levels)
 
     _origin: Origin = PrivateAttr(default_factory=Origin)
