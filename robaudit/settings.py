@@ -241,7 +241,9 @@ DETERMINISTIC = Setting(
 )
 ON_ERROR = Setting(
     "on_error",
-    "What to do at an unreadable sample: stop, or skip and list it.",
+    "What to do at an unreadable sample: stop, or skip and list it. It is an error to skip more "
+    "than a tenth of all samples, or than the share that is given here, such as 0.5.",
+    metavar="stop|skip|SHARE",
     panel=RUNNING,
 )
 ENGINE = Setting(

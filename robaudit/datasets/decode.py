@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from robaudit.errors import SampleError
+from robaudit.errors import SampleError, ShapeError
 from robaudit.spec.model import ImageOptions
 from robaudit.text import first_line
 
@@ -367,7 +367,7 @@ def _crop(image: Image.Image, where: str, options: ImageOptions) -> Image.Image:
         problem = (
             f"is {image.height} x {image.width} pixels, smaller than the crop of {height} x {width}"
         )
-        raise SampleError(where, problem, "set resize, which comes first, or a smaller crop")
+        raise ShapeError(where, problem, "set resize, which comes first, or a smaller crop")
     excess = np.array([image.height - height, image.width - width])
     # An odd excess has no exact centre. Transformers rounds the corner down; torchvision and timm
     # round halves to the even number, as NumPy does.
