@@ -14,7 +14,7 @@ from torch import Tensor
 
 from robaudit.auditing.preparations import Preparation
 from robaudit.errors import ModelError
-from robaudit.models.logits import LogitModel
+from robaudit.models.logits import LogitModel, ReversedChannels
 from robaudit.spec.model import IN_MEMORY
 from robaudit.spec.presets import LIKELY, NORMALISATIONS, hint
 
@@ -244,7 +244,11 @@ def _changes(model: LogitModel, channels: int) -> list[tuple[str, PixelMap]]:
     """Corrections of common mistakes: the text, and the map on pixels with the same effect."""
     changes: list[tuple[str, PixelMap]] = [("inverted pixels (1 - x)", lambda x: 1 - x)]
     if channels == 3:
-        changes.append(("red and blue swapped (RGB/BGR)", lambda x: x.flip(1)))
+        text = "red and blue swapped (RGB/BGR)"
+        if not model.in_memory:
+            order = "rgb" if isinstance(model.network, ReversedChannels) else "bgr"
+            text = f"model.channels: {order} (red and blue swapped)"
+        changes.append((text, lambda x: x.flip(1)))
     # Mean and std by text.
     normalisations: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
         "no mean and std (is the normalisation inside the model?)": ((0.0,), (1.0,)),
@@ -276,16 +280,20 @@ def _normalised(model: LogitModel, mean: Tensor, std: Tensor) -> PixelMap:
 
 
 def _by_labels(labels: Tensor, predicted: Tensor) -> Iterator[Correction]:
-    """A permutation of the classes that explains the accuracy."""
+    """Labels that count from 1, or a permutation of the classes, that explain the accuracy."""
     if int(labels.min()) == int(labels.max()):
         return  # any permutation fits a single label
+    right = predicted == labels
+    from_0 = predicted == labels - 1
+    if int(labels.min()) >= 1 and _better(right, from_0, 2):
+        yield float(from_0.double().mean()), "1 subtracted from each label: they count from 1"
+        return
     # Fitted on every other image of each class and measured on the rest, so that it cannot fit
     # noise.
     by_class = labels.argsort(stable=True)
     fitted = by_class[::2]
     rest = by_class[1::2]
     class_of = _best_permutation(labels[fitted], predicted[fitted], torch.cat([labels, predicted]))
-    right = predicted == labels
     permuted = torch.tensor([class_of.get(label, label) for label in labels.tolist()])
     reordered = predicted == permuted
     accuracy = float(reordered[rest].double().mean())

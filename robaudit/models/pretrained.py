@@ -18,6 +18,7 @@ from robaudit.files import expanded
 from robaudit.models.model_files import CONFIG, PROCESSORS, read_object
 from robaudit.models.transformers_model import TRANSFORMERS, quiet, refuse_unlisted
 from robaudit.models.transforms import translated
+from robaudit.spec.class_names import imagenet_names
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelSpec
 from robaudit.spec.origin import OwnPreparation
 from robaudit.text import clipped, count, distinct, first_line
@@ -388,18 +389,6 @@ def _from_timms_entry(name: str, options: Mapping[str, Any]) -> Pretrained | Non
         # Without a tag, or with other classes, the weights may be anybody's.
         trained = "." in name and classes == own_classes
         return Pretrained(source, TIMM + name, {}, keys, unknown, names, trained=trained)
-
-
-def imagenet_names() -> dict[str, tuple[str, ...]]:
-    """Names and synsets of ImageNet's 1000 classes, from timm's own lists, as keys of a spec."""
-    from timm.data.imagenet_info import ImageNetInfo
-
-    info: Any = ImageNetInfo()
-    ids = tuple(info.label_names())
-    return {
-        "class_names": distinct([info.label_name_to_description(synset) for synset in ids], ids),
-        "class_ids": ids,
-    }
 
 
 def _timms_transform(

@@ -15,6 +15,7 @@ from pydantic import (
     Field,
     PrivateAttr,
     SerializeAsAny,
+    SerializerFunctionWrapHandler,
     ValidationInfo,
     field_validator,
     model_serializer,
@@ -35,7 +36,13 @@ from robaudit.levels import (
 )
 from robaudit.plugins import DATASETS, blaming, installed, load_class, reference
 from robaudit.settings import BY
-from robaudit.spec.class_names import read_class_ids, read_class_names, read_ids
+from robaudit.spec.class_names import (
+    IMAGENET,
+    imagenet_names,
+    read_class_ids,
+    read_class_names,
+    read_ids,
+)
 from robaudit.spec.fields import (
     MISSING_KEY,
     WRONG_KEY,
@@ -92,6 +99,11 @@ class ModelSpec(SpecSection):
     std: OneOrMore[Positive] = Field(
         (), description="standard deviation per channel, divided by after the noise is added"
     )
+    channels: Literal["rgb", "bgr"] = Field(
+        "rgb",
+        description="order of the colours that the network takes, also in mean and std; images "
+        "and noise stay red, green, blue",
+    )
     output: str | int | None = Field(
         None, description="key or index of the logits if the model returns a dict or a tuple"
     )
@@ -110,6 +122,14 @@ class ModelSpec(SpecSection):
                 "needs a path (or, for format python, an architecture package.module:function)"
             )
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_usual_channels(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Runs that were made before the key existed keep the identity of their spec.
+        document: dict[str, Any] = handler(self)
+        if document.get("channels") == "rgb":
+            del document["channels"]
+        return document
 
 
 class SampleSpec(SpecSection):
@@ -148,8 +168,8 @@ class BaseDatasetSpec(SpecSection):
         ),
     ] = Field(
         None,
-        description="names by class index, {index: name}, {name: index}, or a file of them "
-        "(.txt: one per line; .json); also the order of "
+        description="names by class index, {index: name}, {name: index}, a file of them "
+        "(.txt: one per line; .json), or imagenet; also the order of "
         "class folders, which are sorted by name without it",
     )
     class_ids: Annotated[
@@ -196,6 +216,15 @@ class BaseDatasetSpec(SpecSection):
             "use label or predicted; csv, npz and hf have columns",
         )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _names_of_imagenet(cls, values: Any) -> Any:
+        """The names and synsets of ImageNet's classes, where ``class_names`` is ``imagenet``."""
+        if not isinstance(values, Mapping) or values.get("class_names") != IMAGENET:
+            return values
+        named = imagenet_names()
+        return {**named, **values, "class_names": named["class_names"]}
+
     @model_validator(mode="after")
     def _one_selection(self) -> BaseDatasetSpec:
         # Two selections could mean either order, with other samples in each.
@@ -226,6 +255,13 @@ class ImageOptions(BaseDatasetSpec):
         "floor (Transformers)",
     )
     channels: Literal[1, 3] = 3
+
+    @field_validator("channels", mode="before")
+    @classmethod
+    def _order_of_the_network(cls, value: object) -> object:
+        if value in ("rgb", "bgr"):
+            raise ValueError(f"is 1 or 3; colours in the network's order: model.channels: {value}")
+        return value
 
     _is_photo: bool = PrivateAttr(default=False)
 

@@ -53,6 +53,12 @@ class TestLabels:
             f"% with the labels permuted ({shown}): check the order of the classes"
         )
 
+    def test_few_of_many_classes_that_count_from_1(self) -> None:
+        """With more classes than images, no permutation can be fitted."""
+        wide = nn.Sequential(network(), nn.ConstantPad1d((0, 990), -100.0))
+        (line,) = warnings_of(wide, self.labels + 1)
+        assert line.endswith("% with 1 subtracted from each label: they count from 1")
+
     def test_images_of_a_single_class_show_no_permutation(self) -> None:
         (line,) = warnings_of(
             network(),
@@ -99,6 +105,10 @@ def test_labels_up_to_the_number_of_classes(
     with pytest.raises(DataError) as caught:
         robaudit.audit(network(), (images, labels + 1), sigma=0.1)
     golden(caught.value)
+    # Not all classes need be there.
+    some = labels > 2
+    with pytest.raises(DataError, match=r"run from 4 to 10, .* counts its 10 classes from 0"):
+        robaudit.audit(network(), (images[some], labels[some] + 1), sigma=0.1)
     with pytest.raises(DataError) as caught:
         robaudit.audit(network(), (images, np.where(np.arange(60) == 7, 10, labels)), sigma=0.1)
     golden(caught.value)
