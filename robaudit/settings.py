@@ -129,6 +129,9 @@ def joined(separator: str, texts: Iterable[str]) -> str:
 ESTIMATE: str = Wording("robaudit estimate ", "")
 """The command before one of its options, where another command prints the message."""
 
+IN_INIT: str = Wording(" (robaudit init --resize 256 --crop 224)", "")
+"""How `robaudit init` gets photos of one size, where another command prints the message."""
+
 # Groups of options on the help pages.
 RESULTS = "Which results"
 GATES = "Gates"

@@ -46,7 +46,7 @@ from robaudit.datasets.select import Selected
 from robaudit.engine.passes import Engine
 from robaudit.engine.registry import Task
 from robaudit.errors import RunError, SpecError
-from robaudit.files import remove_leftovers
+from robaudit.files import expanded, remove_leftovers
 from robaudit.levels import NoiseLevel, without_levels
 from robaudit.models.logits import rounded_products
 from robaudit.models.pretrained import filled
@@ -132,7 +132,7 @@ def audit(
     with closing(log):
         # A budget is part of the folder's name: it changes draws and images.
         purpose = "" if budget is None else f"{budget:g}s"
-        path = Path(out) if out is not None else default_out(spec, purpose, extend=extend)
+        path = expanded(str(out)) if out is not None else default_out(spec, purpose, extend=extend)
         folder = RunFolder(path)
         if fresh:
             refuse_existing(folder.path)

@@ -41,6 +41,9 @@ from robaudit.plugins import reference
 from robaudit.progress import Listener
 from robaudit.runs.info import Measured, ModelInfo, RowBits
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions
+from robaudit.text import count
+
+_LOOKED_AT = 64  # image files, whose headers have an orientation
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +265,8 @@ def prepare(
     image = first[0].pixels
     check_noises(opened.noises, first[0], data)
     check = replace(check, warnings=(*_warnings_of_spec(opened, check, first[0]), *check.warnings))
+    for text in _turned_upright(data):
+        listener.note(text)
     _report(check, listener)
     check_model(opened.tasks, network, image)
     listener.doing("measuring memory")
@@ -334,6 +339,20 @@ def _warnings_of_spec(opened: OpenedAudit, check: InputCheck, first: Sample) -> 
     if within_unit(*check.pixels):
         findings += level_findings(opened.noises, first.pixels, first.id)
     yield from accepted(findings, as_given=spec.run.as_given)
+
+
+def _turned_upright(data: Dataset) -> Iterator[str]:
+    """A note on photos that are turned upright, which not all loaders of images do."""
+    looked_at = min(len(data), _LOOKED_AT)
+    if not isinstance(data, Selected) or not looked_at:
+        return
+    turned = sum(map(data.is_turned, range(looked_at)))
+    if turned:
+        yield (
+            f"{data.where}: {turned} of the first {count(looked_at, 'image')} are turned upright "
+            "by their EXIF orientation, as viewers show them; timm's and torchvision's loaders do "
+            "not turn them"
+        )
 
 
 def make_model(

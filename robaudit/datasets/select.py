@@ -13,6 +13,7 @@ import numpy as np
 from robaudit.datasets.dataset import Dataset, Labels, Sample, refuse_controls
 from robaudit.datasets.image_set import ImageSet
 from robaudit.errors import DataError, SampleError, ShapeError, did_you_mean
+from robaudit.settings import IN_INIT
 from robaudit.spec.model import BaseDatasetSpec
 
 
@@ -137,6 +138,12 @@ class Selected:
             selected = labels[np.asarray(indices)]
         return selected
 
+    def is_turned(self, index: int) -> bool:
+        """Whether a file's own orientation turns the image upright as it is read."""
+        if not isinstance(self._whole, ImageSet | Selected):
+            return False
+        return self._whole.is_turned(self._indices[index])
+
     def __getitem__(self, index: int) -> Sample:
         """Read one sample.
 
@@ -154,7 +161,7 @@ class Selected:
             what = f"its shape is {shape}, but the first sample {first_id!r} has {first_shape}"
             remedy = (
                 "resize the shorter side and crop, as in training: resize: 256 and crop: 224 in "
-                "the spec, or transforms such as Resize(256) and CenterCrop(224)"
+                "the spec" + IN_INIT + ", or transforms such as Resize(256) and CenterCrop(224)"
             )
             raise ShapeError(f"{self.where}, sample {name!r}", what, remedy)
         if sample.label is not None:

@@ -189,6 +189,35 @@ def test_on_error_skip_lists_and_counts(
     ) == (18, 2, 18)
 
 
+def test_the_home_folder_in_an_option(
+    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No shell expands it there."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert run_cli("estimate", write(tmp_path, digits(limit=2)), "--out=~/run").code == 0
+    assert (tmp_path / "home" / "run" / "samples.csv").is_file()
+    assert not (tmp_path / "~").exists()
+    assert run_cli("show", "~/run", "--output=~/levels.csv", "--format", "csv").code == 0
+    assert (tmp_path / "home" / "levels.csv").is_file()
+
+
+@pytest.mark.parametrize("kind", ["images", "csv"])
+def test_photos_that_are_turned_upright_get_a_note(
+    kind: str, tmp_path: Path, run_cli: RunCli
+) -> None:
+    (tmp_path / "photos").mkdir()
+    for i in range(4):
+        image = Image.new("L", (8, 8), 50 * i)
+        image.getexif()[0x0112] = 1 if i == 0 else 6
+        image.save(tmp_path / "photos" / f"{i}.jpg", exif=image.getexif())
+    rows = "".join(f"photos/{i}.jpg,{i}\n" for i in range(4))
+    (tmp_path / "list.csv").write_text("path,label\n" + rows)
+    path = "photos" if kind == "images" else "list.csv"
+    dataset = {"kind": kind, "path": path, "channels": 1}
+    _, _, err = run_cli("estimate", write(tmp_path, digits(dataset=dataset)), "--out", "run")
+    assert "3 of the first 4 images are turned upright by their EXIF orientation" in err
+
+
 def sizes(folder: Path, others: int) -> Path:
     """A spec of twenty photos, this many of them of another size than the first."""
     rng = np.random.default_rng(0)
