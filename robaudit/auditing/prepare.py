@@ -486,9 +486,11 @@ def _effects(
 def _report(check: InputCheck, listener: Listener) -> None:
     """Tell the listener the clean accuracy and the warnings of the input check."""
     if check.labelled:
+        images = f"the first {check.labelled} labelled images"
+        if check.part:
+            images = f"{check.labelled} labelled images, drawn at random"
         listener.note(
-            f"clean accuracy {check.correct / check.labelled:.1%} ({check.correct} of the first "
-            f"{check.labelled} labelled images)"
+            f"clean accuracy {check.correct / check.labelled:.1%} ({check.correct} of {images})"
         )
     else:
         listener.note("no labels: accuracy is not measured; robustness needs none")

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ def filled(spec: AuditSpec) -> AuditSpec:
         return spec
     pretrained = describe(spec.model, spec.base_dir)
     if pretrained is None:
-        return spec
+        return spec.with_origin(replace(spec.origin, own=_stated_beside(spec)))
     model_keys = _for_model(spec.model, pretrained)
     dataset_keys = _for_dataset(spec.dataset, pretrained)
     model = {**spec.model.model_dump(exclude_unset=True), **model_keys}
@@ -130,8 +130,28 @@ def filled(spec: AuditSpec) -> AuditSpec:
     has_files = isinstance(spec.dataset, ImageOptions)
     lines = _lines(pretrained, {**model_keys, **dataset_keys}, source, files=has_files)
     filled_spec = spec.model_copy(update=changes)
-    own = OwnPreparation(source, pretrained.input, pretrained.trained) if pretrained.input else None
+    own = _own(pretrained, source)
     return filled_spec.with_origin(replace(spec.origin, taken=lines, own=own))
+
+
+def _own(pretrained: Pretrained, source: str) -> OwnPreparation | None:
+    """How a model's own files prepare images; None where they do not say so."""
+    if not pretrained.input:
+        return None
+    return OwnPreparation(source, pretrained.input, pretrained.trained, pretrained.architecture)
+
+
+def _stated_beside(spec: AuditSpec) -> OwnPreparation | None:
+    """What a config.json says that lies beside a file of another format, such as ONNX; None without
+    one. Nothing is filled in from it: it may be about another export."""
+    if spec.model.path is None:
+        return None
+    folder = (spec.base_dir / expanded(spec.model.path)).parent
+    with suppress(RobauditError):
+        pretrained = _from_folder(folder, strict=False)
+        if pretrained is not None:
+            return _own(pretrained, pretrained.source.replace(f"{spec.base_dir}/", ""))
+    return None
 
 
 def _for_model(model: ModelSpec, pretrained: Pretrained) -> dict[str, Any]:
