@@ -237,10 +237,11 @@ def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, Noise]) -> None:
         reason = unfit(task, noises[task.at.noise])
         if reason is not None:
             remedy = reason.instead
-            fitting = [label for label, noise in noises.items() if _fits(task, label, noise)]
+            others = ((label, form) for label, form in noises.items() if label != task.at.noise)
+            fitting = [label for label, form in others if _fits(task, label, form)]
             if fitting:
-                others = ", ".join(fitting)
-                remedy += f", or limit {task.label} to other noises (noise: [...], of {others})"
+                listed = ", ".join(fitting)
+                remedy += f", or limit {task.label} to other noises (noise: [...], of {listed})"
             what = f"cannot work with the noise {task.at.noise}: {reason.what}"
             raise SpecError(f"estimators: {task.label}", what, remedy)
 
