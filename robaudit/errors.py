@@ -88,6 +88,15 @@ class SampleError(DataError):
         return SampleError(self.where, self.what, remedy)
 
 
+class ShapeError(SampleError):
+    """One sample has another size than the others: to skip it would leave out most of a data set of
+    photos, and a crop keeps them all."""
+
+    def or_skip(self) -> SampleError:
+        """The error itself."""
+        return self
+
+
 class RunError(RobauditError):
     """The run folder is missing, damaged, or belongs to another audit."""
 

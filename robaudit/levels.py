@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from robaudit.errors import RunError
 
@@ -37,7 +37,28 @@ LEVEL_KEYS = tuple(LevelName)
 """The keys of levels in a spec."""
 NONE = "none"
 """No noise, or no level, in the columns of a row; never the label of a noise."""
+NoisePlace = Literal["input", "file"]
+FILE = "file"
+"""The place of noise on the decoded image file, before resize and crop."""
+ABOUT_PLACE = (
+    "input: on the network's input, after resize and crop; file: on the decoded image file, before "
+    "them"
+)
+_ON_FILE = "_file"  # the end of the label of such a noise
 _ROUNDING = 0.005  # the largest relative error of a number with three figures, as tables print it
+
+
+def noise_label(name: str, place: NoisePlace) -> str:
+    """The label of a noise: its name or kind; on files it ends with ``_file``, so that every row
+    and table says where the noise is."""
+    if place != FILE or name.endswith(_ON_FILE):
+        return name
+    return name + _ON_FILE
+
+
+def name_in_label(label: str, place: NoisePlace) -> str:
+    """The name of a noise without the end that :func:`noise_label` adds."""
+    return label.removesuffix(_ON_FILE) if place == FILE else label
 
 
 @dataclass(frozen=True, slots=True)

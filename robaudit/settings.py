@@ -129,6 +129,9 @@ def joined(separator: str, texts: Iterable[str]) -> str:
 ESTIMATE: str = Wording("robaudit estimate ", "")
 """The command before one of its options, where another command prints the message."""
 
+IN_INIT: str = Wording(" (robaudit init --resize 256 --crop 224)", "")
+"""How `robaudit init` gets photos of one size, where another command prints the message."""
+
 # Groups of options on the help pages.
 RESULTS = "Which results"
 GATES = "Gates"
@@ -241,7 +244,9 @@ DETERMINISTIC = Setting(
 )
 ON_ERROR = Setting(
     "on_error",
-    "What to do at an unreadable sample: stop, or skip and list it.",
+    "What to do at an unreadable sample: stop, or skip and list it. It is an error to skip more "
+    "than a tenth of all samples, or than the share that is given here, such as 0.5.",
+    metavar="stop|skip|SHARE",
     panel=RUNNING,
 )
 ENGINE = Setting(

@@ -17,6 +17,7 @@ from robaudit.settings import AUDIT, BUDGET, CONFIDENCE, EXTEND, LIMIT, NAME, Se
 from robaudit.spec.model import IN_MEMORY, AuditSpec, Precision
 from robaudit.spec.origin import Location, Origin
 from robaudit.spec.read import load_spec, validated
+from robaudit.spec.skipping import OnError
 
 if TYPE_CHECKING:
     import torch
@@ -29,7 +30,6 @@ Spec = AuditSpec | str | Path | Mapping[str, Any]
 Level = float | str
 Levels = Level | Sequence[Level]
 Entry = str | Mapping[str, Any]
-OnError = Literal["stop", "skip"]
 
 _KEYS = tuple(setting for setting in AUDIT if setting.place and setting is not NAME)
 """The settings that replace a key of the spec; the name has a default of its own."""
@@ -125,8 +125,8 @@ def audit(
         until_decided: draw until the gates are decided: few copies of each image first, then more,
             at most the ``draws`` of mc.
         confidence: with ``until_decided``, the confidence of all analyses together. Default: 0.95.
-        on_error: at an unusable sample: "stop", or "skip" it; skipped samples are listed and
-            counted.
+        on_error: at an unusable sample: "stop", or "skip" it, and fail if more than a tenth of all
+            samples are skipped; a number allows that share. Skipped samples are listed and counted.
         trust: allow Python code that a spec names.
         progress: show a bar. Default: in notebooks and on terminals.
         listener: receives notes, warnings and progress instead.
@@ -157,7 +157,7 @@ def audit(
     spec, net = _spec_and_net(what, model, given, name, data_given=dataset is not None)
     if dataset is None and net is what:
         raise SpecError("dataset", "is missing", "audit(net, dataset, sigma=0.05)")
-    samples = _opened(dataset, spec, ids, layout, image_key, label_key, skip_bad=on_error == "skip")
+    samples = _opened(dataset, spec, ids, layout, image_key, label_key, skip_bad=on_error != "stop")
     _refuse_combinations(
         until_decided=until_decided, extend=extend, budget=budget, confidence=confidence
     )

@@ -23,7 +23,6 @@ from robaudit.auditing.expected import (
 )
 from robaudit.auditing.main_loop import (
     Deadline,
-    OnError,
     Workers,
     compute_missing,
     lacking,
@@ -38,6 +37,7 @@ from robaudit.auditing.resume import (
     extended,
     is_next,
     refuse_another_machine,
+    refuse_fewer,
     refuse_other_data,
     refuse_other_results,
 )
@@ -46,7 +46,7 @@ from robaudit.datasets.select import Selected
 from robaudit.engine.passes import Engine
 from robaudit.engine.registry import Task
 from robaudit.errors import RunError, SpecError
-from robaudit.files import remove_leftovers
+from robaudit.files import expanded, remove_leftovers
 from robaudit.levels import NoiseLevel, without_levels
 from robaudit.models.logits import rounded_products
 from robaudit.models.pretrained import filled
@@ -60,6 +60,7 @@ from robaudit.runs.state import State
 from robaudit.settings import BUDGET, ENGINE, LIMIT, RAY_ADDRESS
 from robaudit.spec.model import AuditSpec
 from robaudit.spec.read import load_spec
+from robaudit.spec.skipping import OnError, on_error_of
 
 
 def audit(
@@ -85,7 +86,8 @@ def audit(
         spec: an audit spec, or the path of a YAML file.
         out: the run folder; default runs/<spec name>-<hash8> in the working folder.
         trust: allow Python code that the spec names (``module:function``).
-        on_error: stop at the first unusable sample, or skip it: skips are listed and counted.
+        on_error: stop at the first unusable sample, or skip up to a tenth or another share of all
+            samples: skips are listed and counted.
         extend: add what the spec asks for to an existing run of the same model and data, without
             recomputing.
         fresh: refuse an existing run folder, so that everything is computed now.
@@ -112,8 +114,7 @@ def audit(
             subclasses).
         NothingLeftError: every sample was skipped.
     """
-    if on_error not in ("stop", "skip"):
-        raise RunError(f"on_error={on_error!r}", "is neither 'stop' nor 'skip'", "give one of them")
+    on_error = on_error_of(on_error)
     if isinstance(spec, str | Path):
         spec = load_spec(Path(spec))
     # A network in memory has no files that could fill in what the spec leaves out.
@@ -131,7 +132,7 @@ def audit(
     with closing(log):
         # A budget is part of the folder's name: it changes draws and images.
         purpose = "" if budget is None else f"{budget:g}s"
-        path = Path(out) if out is not None else default_out(spec, purpose, extend=extend)
+        path = expanded(str(out)) if out is not None else default_out(spec, purpose, extend=extend)
         folder = RunFolder(path)
         if fresh:
             refuse_existing(folder.path)
@@ -145,9 +146,11 @@ def audit(
             if isinstance(dataset, Selected):
                 dataset = dataset.again(spec.dataset)
         old = existing_info(folder, spec, extend=extend, until=until)
+        if old is not None and extend:
+            refuse_fewer(spec, old, str(folder.path))
         if old is not None and not is_next(until, old):
             spec = extended(spec, old, str(folder.path))
-        request = Request(spec, trust, on_error == "skip", model, dataset)
+        request = Request(spec, trust, on_error != "stop", model, dataset)
         with SharedSetup() if setup is None else nullcontext(setup) as setup_in_use:
             # Loading and checking can take minutes and often ends in an error: nothing is written
             # before it, and no lock is held during it.

@@ -3,11 +3,13 @@ one line."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,8 +18,9 @@ from robaudit.auditing.mistakes import Labelled, accuracy_warnings
 from robaudit.auditing.preparations import Preparation, further_samples
 from robaudit.auditing.units import Finding, accepted, pixel_findings
 from robaudit.datasets.dataset import Dataset, Labels, Sample, first_samples
+from robaudit.datasets.select import random_subset
 from robaudit.engine.passes import Engine, rows_by_rule
-from robaudit.errors import DataError, ModelError
+from robaudit.errors import DataError, ModelError, SampleError
 from robaudit.levels import NoiseLevel
 from robaudit.memory import is_out_of_memory
 from robaudit.models.logits import LogitModel
@@ -48,6 +51,7 @@ class InputCheck:
 
     Attributes:
         classes: number of logits.
+        part: whether they are a random part of the run's images, and not all of them.
         labelled: number of the checked images that have a label.
         correct: number of those that are classified as labelled.
         warnings: one line each.
@@ -56,6 +60,7 @@ class InputCheck:
     """
 
     classes: int
+    part: bool
     labelled: int
     correct: int
     warnings: tuple[str, ...]
@@ -71,12 +76,13 @@ def check_input(
     skip_bad: bool,
     as_given: bool = False,
     scaled: bool = False,
-    prepared: Callable[[Sequence[int], int], Sequence[Preparation]] = lambda _shape, _most: (),
+    prepared: Callable[[Sequence[int]], Sequence[Preparation]] = lambda _shape: (),
 ) -> InputCheck:
-    """Check the first images (at most 256) before anything expensive is computed.
+    """Check a random part of the images (at most 256) before anything expensive is computed.
 
     The warnings about a low accuracy are about 256 images, if the data set has them: the images of
-    a smaller run are completed by others of its data set.
+    a smaller run are completed by others of its data set. Where these leave it open whether a
+    mistake explains the accuracy, further images of the run are read until it is clear.
 
     Args:
         model: the model, in full precision.
@@ -86,8 +92,7 @@ def check_input(
         as_given: whether to accept impossible pixel values, and probabilities in place of logits,
             with a warning.
         scaled: whether the spec sets the value of full intensity.
-        prepared: gives other ways to prepare images, from the shape of the run's images and the
-            number that is checked.
+        prepared: gives other ways to prepare images, from the shape of the run's images.
 
     Raises:
         ModelError: the model does not choose one class for each image, does not run on these
@@ -98,7 +103,8 @@ def check_input(
     # Transformers' networks say what they were trained for.
     config = getattr(model.network, "config", None)
     refuse_other_tasks(getattr(config, "problem_type", None), model.name)
-    samples, seen = _first_samples(model, dataset, skip_bad=skip_bad)
+    places, rest = _random_part(dataset, skip_bad=skip_bad)
+    samples, seen = _samples_at(model, dataset, places, skip_bad=skip_bad)
     x = torch.stack([sample.pixels for sample in samples]).to(model.device)
     pixels = float(x.min()), float(x.max())
     # Before the first pass: pixels on another scale make all that follows meaningless.
@@ -134,30 +140,72 @@ def check_input(
         x = torch.cat([x, further_x])
         logits = torch.cat([logits, _forward(model, further_x)])
     images = _labelled([*samples, *further], x, logits)
-    others = prepared(x.shape[1:], number)
     warnings += accuracy_warnings(
-        model, images, classes, lambda part: _forward(model, part).argmax(1), others
+        model,
+        images,
+        classes,
+        lambda part: _forward(model, part).argmax(1),
+        prepared(x.shape[1:]),
+        _more(model, dataset, rest, x.shape[1:]),
     )
     if gradients:
         # A few images show whether gradients exist, and whether they vanish.
         warnings += _gradient_warnings(model, usable[:_GRADIENT_IMAGES])
-    return InputCheck(classes, int(known.sum()), int(correct.sum()), tuple(warnings), seen, pixels)
+    return InputCheck(
+        classes=classes,
+        part=len(rest) > 0,
+        labelled=int(known.sum()),
+        correct=int(correct.sum()),
+        warnings=tuple(warnings),
+        seen=seen,
+        pixels=pixels,
+    )
 
 
-def _first_samples(
-    model: LogitModel, dataset: Dataset, *, skip_bad: bool
+def _random_part(dataset: Dataset, *, skip_bad: bool) -> tuple[Sequence[int], Sequence[int]]:
+    """The places of the samples that are checked, in the order of the data set, and of the others,
+    in random order.
+
+    The first ones of a folder would be those of its first classes. The seed is fixed: the same
+    data, the same warnings.
+    """
+    first = next(first_samples(dataset, 1, skip_bad=skip_bad))
+    total = len(dataset)
+    part = random_subset(total, min(total, _number_checked(first)), 0)
+    chosen = np.asarray(part)
+    rest = np.setdiff1d(np.arange(total), chosen)
+    return chosen.tolist(), np.random.RandomState(0).permutation(rest).tolist()
+
+
+def _samples_at(
+    model: LogitModel, dataset: Dataset, places: Sequence[int], *, skip_bad: bool
 ) -> tuple[list[Sample], dict[str, tuple[str, int | None]]]:
-    """The samples that are checked, in the model's precision; pixel digest and label of each, by
+    """The samples at these places, in the model's precision; pixel digest and label of each, by
     id."""
     samples: list[Sample] = []
     seen: dict[str, tuple[str, int | None]] = {}
-    for sample in first_samples(dataset, _MOST_CHECKED, skip_bad=skip_bad):
+    for sample in first_samples(dataset, len(places), skip_bad=skip_bad, places=places):
         # Digests are those of the pixels as they were read, before any conversion.
         seen[sample.id] = (image_digest(sample), sample.label)
         samples.append(replace(sample, pixels=sample.pixels.to(model.dtype)))
-        if len(samples) >= _number_checked(sample):
-            break
     return samples, seen
+
+
+def _more(
+    model: LogitModel, dataset: Dataset, places: Sequence[int], shape: Sequence[int]
+) -> Iterator[Labelled]:
+    """The labelled images at these places, batch by batch; the audit itself will report those that
+    cannot be read."""
+    for start in range(0, len(places), _ROWS):
+        samples = []
+        for place in places[start : start + _ROWS]:
+            with contextlib.suppress(SampleError):
+                sample = dataset[place]
+                if sample.pixels.shape == shape:
+                    samples.append(replace(sample, pixels=sample.pixels.to(model.dtype)))
+        if samples:
+            x = torch.stack([sample.pixels for sample in samples]).to(model.device)
+            yield _labelled(samples, x, _forward(model, x))
 
 
 def _number_checked(sample: Sample) -> int:
@@ -228,9 +276,10 @@ def _check_labels(model: LogitModel, dataset: Dataset, labels: Labels, classes: 
     are those of the first images."""
     highest = int(labels.max(initial=-1))
     lowest = int(labels[labels >= 0].min(initial=classes))
-    if highest == classes and lowest == 1:
+    # Of many classes, a run rarely has the first.
+    if highest == classes and lowest >= 1:
         what = (
-            f"the labels run from 1 to {highest}, but {model.name} counts its {classes} "
+            f"the labels run from {lowest} to {highest}, but {model.name} counts its {classes} "
             "classes from 0"
         )
         raise DataError(dataset.where, what, "subtract 1 from each label")

@@ -38,6 +38,7 @@ WORTH_SAYING = 10.0
 _TIMED_SECONDS = 0.3
 _TIMED_SHARE = 0.05  # of the audit
 _MOST_PASSES = 256  # full ones
+_ROWS_OF_FILES = 8  # in a pass, of noise on files
 # Halvings of the interval that contains the share of the draws: far finer than the draws, which are
 # rounded to two figures.
 _HALVINGS = 20
@@ -108,15 +109,18 @@ def measure_speed(ready: PreparedAudit, clock: Clock = time.perf_counter) -> Spe
     first = ready.first
     x = first.pixels.to(engine.model.device, engine.model.dtype)[None]
     varying = [noise.levels[0] for noise in ready.noises if noise.levels and noise.noise.random]
+    on_files = {noise.label for noise in ready.noises if noise.noise.on_file}
     levels = varying or [NoiseLevel(None, 0.1, LevelName.SIGMA)]
     rows = engine.rows(first.pixels.shape)
     passes_of_image = sum(task.cost(engine.classes) for task in ready.tasks)
     share = _TIMED_SHARE * len(ready.data) * passes_of_image / len(levels)
-    # Two full passes at least: the first is not timed.
-    copies = min(max(int(share), 2 * rows), _MOST_PASSES * rows)
     seconds_of_row = 0.0  # summed over the levels
     for at in levels:
-        batches = engine.noisy_logits(x, [first.id], at, copies)
+        # A file takes much longer than its row of a pass, so that small passes tell as much.
+        rows_of_pass = min(rows, _ROWS_OF_FILES) if at.noise in on_files else rows
+        # Two full passes at least: the first is not timed.
+        copies = min(max(int(share), 2 * rows_of_pass), _MOST_PASSES * rows_of_pass)
+        batches = engine.noisy_logits(x, [first.id], at, copies, rows=rows_of_pass)
         next(batches)  # slower than the others: kernels are chosen and memory is allocated
         started = clock()
         passed = 0

@@ -8,20 +8,20 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal, Protocol
+from typing import Protocol
 
 from robaudit.auditing.chunk_sizes import FLUSH_ROWS
 from robaudit.auditing.chunks import Chunk, Clean, Progress, Step, cost_of
 from robaudit.datasets.dataset import Dataset
 from robaudit.engine.registry import Task
-from robaudit.errors import AnotherRunError, RobauditError, RunError
+from robaudit.errors import AnotherRunError, DataError, RobauditError, RunError
 from robaudit.progress import Listener
 from robaudit.runs.info import Skip
 from robaudit.runs.state import Flush, State, TaskName
-from robaudit.settings import BUDGET, OUT
+from robaudit.settings import BUDGET, ON_ERROR, OUT
+from robaudit.spec.skipping import OnError, most_skipped
 from robaudit.text import count
 
-OnError = Literal["stop", "skip"]
 # Seconds between two flushes. A kill loses what was computed since the last one, and each flush
 # costs a sync of the disk.
 _FLUSH_SECONDS = 1.0
@@ -122,13 +122,14 @@ def compute_missing(
         tasks: noise levels outermost.
         workers: compute the chunks.
         listener: receives the progress.
-        on_error: stop at an unusable sample, or skip and list it.
+        on_error: stop at an unusable sample, or skip and list it, up to a share of all samples.
         deadline: when to stop.
 
     Raises:
         KeyboardInterrupt: the listener asked to stop, and work is left.
         RobauditError: the time is over, and work is left.
         SampleError: a sample is unusable, and ``on_error`` is "stop".
+        DataError: more samples are skipped than ``on_error`` allows.
         ModelError: a single image does not fit into memory.
         RunError: data or model have changed since the run began, or the file system refuses.
     """
@@ -153,6 +154,7 @@ class _Loop:
         self._tasks = tasks
         self._workers = workers
         self._on_error = on_error
+        self._skipped = sum(1 for _ in state.skips())
         self._listener = listener
         self._deadline = deadline
         # Results that are not on disk yet, and the number of samples that they complete.
@@ -179,6 +181,8 @@ class _Loop:
     def run(self) -> None:
         """Compute and write what is missing; see :func:`compute_missing`."""
         places = self._state.unfinished
+        if self._on_error != "stop":
+            self._refuse_many_skips(next((skip.reason for skip in self._state.skips()), ""))
         self._listener.begin(len(self._data), len(self._data) - self._samples_left)
         try:
             # Closed in the opposite order: the workers, then the chunks that they take.
@@ -275,6 +279,7 @@ class _Loop:
             task = None if step.task is None else step.task.names[0]
             unwritten.skipped.append(Skip(sample_id=sample_id, reason=str(error), task=task))
             self._digests.pop(sample_id, None)
+            self._skipped += 1
         if step.refused:
             # A skipped sample has no rows. Those that are on disk already are left out on reading.
             unwritten.rows = [row for row in unwritten.rows if row.sample_id not in step.refused]
@@ -284,9 +289,31 @@ class _Loop:
         unwritten.rows += step.rows
         unwritten.seconds[step.key] = unwritten.seconds.get(step.key, 0.0) + step.seconds
         self._completed_samples += len(step.finished) + len(step.refused)
+        for error in step.refused.values():
+            self._refuse_many_skips(str(error))
         if step.task is not None:
             self._cost_done += cost_of(step.task, step.images, self._workers.classes)
             self._show_progress(step.task, 0.0)
+
+    def _refuse_many_skips(self, reason: str) -> None:
+        """Refuse an audit of what is left of a data set.
+
+        Args:
+            reason: why one of the samples was skipped.
+
+        Raises:
+            DataError: more samples are skipped than allowed.
+        """
+        samples = len(self._data)
+        share = most_skipped(self._on_error)
+        if self._skipped <= share * samples:
+            return
+        what = (
+            f"{self._skipped} of {count(samples, 'sample')} skipped, more than {share:.0%}; "
+            f"for example: {reason}"
+        )
+        remedy = "repair the data, or allow a larger share: " + ON_ERROR + " SHARE"
+        raise DataError(self._data.where, what, remedy)
 
     def _write_is_due(self) -> bool:
         """Whether there are results that should go to disk now."""

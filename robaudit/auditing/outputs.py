@@ -14,7 +14,7 @@ from robaudit.engine.estimator import Review
 from robaudit.engine.registry import Task
 from robaudit.errors import NothingLeftError
 from robaudit.files import Sink, file_sha256, writing
-from robaudit.levels import GAUSSIAN, NoiseLevel
+from robaudit.levels import FILE, GAUSSIAN, NoiseLevel
 from robaudit.runs.folder import OUTPUTS, RunFolder
 from robaudit.runs.info import (
     DataInfo,
@@ -32,7 +32,7 @@ from robaudit.runs.serialise import SCHEMA_VERSION, csv_lines, lines_json, piece
 from robaudit.runs.state import NAME as STATE
 from robaudit.runs.state import SampleResults
 from robaudit.runs.table import TableBuilder
-from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
+from robaudit.spec.model import AuditSpec, ImageOptions, NoiseSpec, base_identity, identity
 from robaudit.stats.summary import GroupSummary, summarise, summary_json
 from robaudit.text import distinct
 
@@ -90,18 +90,42 @@ def _noise_description(spec: AuditSpec) -> str:
     normalisation = "no mean/std applied after it"
     if model.mean or model.std:
         normalisation = f"mean {_listed(model.mean)} and std {_listed(model.std)} applied after it"
-    noises = "; ".join(_described(noise) for noise in spec.noise) or "none"
+    noises = "; ".join(_described(noise, _geometry(spec)) for noise in spec.noise) or "none"
     return f"{noises}; {normalisation}"
 
 
-def _described(noise: NoiseSpec) -> str:
+def _geometry(spec: AuditSpec) -> str:
+    """How image files get the size of the network's input; empty if they have it already."""
+    images = spec.dataset
+    if not isinstance(images, ImageOptions):
+        return ""
+    steps = {"resize": images.resize, "crop": images.crop}
+    return " and ".join(f"{step} {_sides(size)}" for step, size in steps.items() if size)
+
+
+def _sides(size: int | tuple[int, int]) -> str:
+    """A size as text: 224, or 224 x 300."""
+    return str(size) if isinstance(size, int) else f"{size[0]} x {size[1]}"
+
+
+def _described(noise: NoiseSpec, geometry: str) -> str:
     """A noise in a few words: "gaussian noise added to pixels in [0, 1], not clipped" for the usual
-    one."""
-    if noise.kind == GAUSSIAN:
+    one.
+
+    Args:
+        noise: of the spec.
+        geometry: how files get the size of the network's input.
+    """
+    pixels = "pixels in [0, 1]"
+    if noise.at == FILE:
+        pixels = "the decoded file's pixels in [0, 1]"
+    if geometry:
+        pixels += f" {'before' if noise.at == FILE else 'after'} {geometry}"
+    if noise.kind == GAUSSIAN and noise.at != FILE:
         clipping = "then clipped to [0, 1]" if noise.clip else "not clipped"
-        return f"{noise.label} noise added to pixels in [0, 1], {clipping}"
+        return f"{noise.label} noise added to {pixels}, {clipping}"
     name = noise.label if noise.label == noise.kind else f"{noise.label} ({noise.kind})"
-    parts = [f"{name} on pixels in [0, 1]"]
+    parts = [f"{name} on {pixels}"]
     parts += [f"{key} {value}" for key, value in noise.options.items()]
     if noise.clip:
         parts.append("clipped to [0, 1]")

@@ -3,16 +3,18 @@ the usual ones."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from robaudit.datasets.dataset import Dataset, Sample, first_samples
-from robaudit.datasets.open_dataset import open_dataset
+from robaudit.datasets.open_dataset import open_whole
 from robaudit.datasets.select import Selected
 from robaudit.errors import RobauditError
 from robaudit.models.pretrained import published_geometry
@@ -33,54 +35,55 @@ class Preparation:
         text: the keys of a spec, for messages.
         mean, std: the normalisation; empty: the run's.
         dataset: opens the images prepared in this way; None: the images are those of the run.
+        stated: whether it is stated with the model, and not only usual.
     """
 
     text: str
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     dataset: Opener | None = None
+    stated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Opener:
     """Opens a data set again, with its images prepared in another way.
 
     Attributes:
         spec: of the run.
         section: the changed section of the data set.
-        most: number of samples that the input check reads.
         trust: whether Python code that the section names may run.
     """
 
     spec: AuditSpec
     section: BaseDatasetSpec
-    most: int
     trust: bool
 
     def pixels(self, ids: Sequence[str]) -> dict[str, Tensor]:
         """The pixels (channels, height, width) of the samples that can be read, by id.
 
-        Args:
-            ids: of samples among those that the input check reads.
+        All have the shape of the first that was ever read.
         """
-        wanted = set(ids)
         pixels: dict[str, Tensor] = {}
-        try:
-            dataset = open_dataset(self.section, base_dir=self.spec.base_dir, trust=self.trust)
-            # The samples that the input check reads, in its order.
-            samples = chain(
-                first_samples(dataset, self.most, skip_bad=True),
-                further_samples(dataset, self.most),
-            )
-            for sample in samples:
-                if sample.id in wanted:
-                    pixels[sample.id] = sample.pixels
-                if len(pixels) == len(wanted):
-                    break
-        except RobauditError:
+        for sample_id in ids:
             # No image, or no further one, can be prepared in this way: it is only a trial.
-            return pixels
+            with contextlib.suppress(RobauditError):
+                whole, places = self._opened
+                found = whole[places[sample_id]].pixels
+                if self._shapes.setdefault("first", found.shape) == found.shape:
+                    pixels[sample_id] = found
         return pixels
+
+    @cached_property
+    def _opened(self) -> tuple[Dataset, dict[str, int]]:
+        """The whole data set, and the places of its samples by id."""
+        whole = open_whole(self.section, self.spec.base_dir, trust=self.trust)
+        return whole, {whole.sample_id(place): place for place in range(len(whole))}
+
+    @cached_property
+    def _shapes(self) -> dict[str, torch.Size]:
+        """The shape of the first image that was read."""
+        return {}
 
 
 def further_samples(dataset: Dataset, most: int) -> Iterator[Sample]:
@@ -98,25 +101,31 @@ def further_samples(dataset: Dataset, most: int) -> Iterator[Sample]:
 
 
 def overridden(spec: AuditSpec) -> Iterator[str]:
-    """The warning that a spec prepares images differently from its model's own files."""
+    """Warnings that a spec has another architecture than its model's own files, or prepares images
+    differently."""
     own = spec.origin.own
     if own is None or not own.trained:
         return
+    ours = spec.model.architecture
+    # The tag of the weights follows a dot.
+    names = {(architecture or "").partition(".")[0] for architecture in (ours, own.architecture)}
+    if len(names - {""}) > 1:
+        yield f"{own.source}: describes {own.architecture}, but the spec has architecture: {ours}"
     differing = {**_other_normalisation(spec, own.keys), **_other_geometry(spec, own.keys)}
     if not differing:
         return
-    ours = {}
+    used = {}
     for key in differing:
         section = spec.model if key in ("mean", "std") else spec.dataset
-        ours[key] = getattr(section, key)
+        used[key] = getattr(section, key)
     yield (
         f"{own.source}: the model's own preprocessing has {_shown(differing)}, but the spec "
-        f"has {_shown(ours)}"
+        f"has {_shown(used)}"
     )
 
 
 def preparations(
-    spec: AuditSpec, shape: Sequence[int], most: int, *, trust: bool, in_memory: bool
+    spec: AuditSpec, shape: Sequence[int], *, trust: bool, in_memory: bool
 ) -> tuple[Preparation, ...]:
     """The ways to prepare images that differ from the run's: the model's own, and without one the
     usual ones of its architecture.
@@ -124,7 +133,6 @@ def preparations(
     Args:
         spec: of the run, filled.
         shape: of its images (channels, height, width).
-        most: number of samples that the input check reads.
         trust: whether Python code that the spec names may run.
         in_memory: whether the samples are objects in memory, which cannot be prepared again.
     """
@@ -132,7 +140,7 @@ def preparations(
     def opener(keys: Mapping[str, Any]) -> Opener:
         """Opens the run's data set with these keys in place of its own geometry."""
         unset = {key: type(spec.dataset).model_fields[key].default for key in _GEOMETRY}
-        return Opener(spec, spec.dataset.model_copy(update={**unset, **keys}), most, trust)
+        return Opener(spec, spec.dataset.model_copy(update={**unset, **keys}), trust)
 
     own = spec.origin.own
     if own is None:
@@ -156,7 +164,7 @@ def preparations(
     text = f"{_shown({**normalisation, **geometry})} ({own.source})"
     mean = normalisation.get("mean", ())
     std = normalisation.get("std", ())
-    return (Preparation(text, mean, std, dataset),)
+    return (Preparation(text, mean, std, dataset, stated=True),)
 
 
 def _other_normalisation(spec: AuditSpec, keys: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -21,12 +22,13 @@ from robaudit.auditing.units import Finding, accepted, level_findings, mean_find
 from robaudit.datasets.ahead import readers
 from robaudit.datasets.dataset import Dataset, Sample, first_samples
 from robaudit.datasets.open_dataset import open_dataset
+from robaudit.datasets.photos import image_files
 from robaudit.datasets.select import Selected
 from robaudit.engine.estimator import Need
 from robaudit.engine.passes import Engine, fitting_passes
 from robaudit.engine.registry import Task, check_model, refuse_unfit, tasks_of, without_gradients
 from robaudit.errors import DataError, ModelError, NothingLeftError, SpecError
-from robaudit.levels import NONE
+from robaudit.levels import FILE, NONE
 from robaudit.memory import free_bytes, memory_limit
 from robaudit.models.formats import Source
 from robaudit.models.load_model import from_module, load_model
@@ -38,7 +40,10 @@ from robaudit.noise.process import NoiseProcess
 from robaudit.plugins import reference
 from robaudit.progress import Listener
 from robaudit.runs.info import Measured, ModelInfo, RowBits
-from robaudit.spec.model import AuditSpec
+from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions
+from robaudit.text import count
+
+_LOOKED_AT = 64  # image files, whose headers have an orientation
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +187,35 @@ def open_audit(request: Request, listener: Listener) -> OpenedAudit:
         data = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=request.trust)
     if len(data) == 0:
         raise NothingLeftError(data.where, "the data set is empty", "give it samples")
+    noises = with_files(noises, spec.dataset, spec.base_dir, trust=request.trust)
     return OpenedAudit(spec=spec, noises=noises, tasks=tasks, data=data)
+
+
+def with_files(
+    noises: Sequence[NoiseProcess], spec: BaseDatasetSpec, base_dir: Path, *, trust: bool
+) -> tuple[NoiseProcess, ...]:
+    """The noises of a run; those on files know the files.
+
+    Args:
+        noises: of the run.
+        spec: the dataset section.
+        base_dir: the base of its relative paths.
+        trust: whether Python code named in the spec may run.
+
+    Raises:
+        SpecError: the data have no image files.
+    """
+    on_files = [noise for noise in noises if noise.noise.on_file]
+    if not on_files:
+        return tuple(noises)
+    if not isinstance(spec, ImageOptions):
+        raise SpecError(
+            f"noise {on_files[0].label}",
+            f"at: {FILE} is for image files, and data of kind {spec.kind} have none",
+            "leave at out, or give the files: kind images, csv, hf or torchvision",
+        )
+    files = image_files(spec, base_dir, trust=trust)
+    return tuple(replace(noise, photos=files) if noise in on_files else noise for noise in noises)
 
 
 def prepare(
@@ -230,8 +263,10 @@ def prepare(
         raise DataError(data.where, f"has no labels, and {needing} needs them", NEEDS_LABELS)
     first = list(first_samples(data, IMAGES, skip_bad=skip_bad))
     image = first[0].pixels
-    check_noises(opened.noises, image, data)
+    check_noises(opened.noises, first[0], data)
     check = replace(check, warnings=(*_warnings_of_spec(opened, check, first[0]), *check.warnings))
+    for text in _turned_upright(data):
+        listener.note(text)
     _report(check, listener)
     check_model(opened.tasks, network, image)
     listener.doing("measuring memory")
@@ -306,6 +341,20 @@ def _warnings_of_spec(opened: OpenedAudit, check: InputCheck, first: Sample) -> 
     yield from accepted(findings, as_given=spec.run.as_given)
 
 
+def _turned_upright(data: Dataset) -> Iterator[str]:
+    """A note on photos that are turned upright, which not all loaders of images do."""
+    looked_at = min(len(data), _LOOKED_AT)
+    if not isinstance(data, Selected) or not looked_at:
+        return
+    turned = sum(map(data.is_turned, range(looked_at)))
+    if turned:
+        yield (
+            f"{data.where}: {turned} of the first {count(looked_at, 'image')} are turned upright "
+            "by their EXIF orientation, as viewers show them; timm's and torchvision's loaders do "
+            "not turn them"
+        )
+
+
 def make_model(
     spec: AuditSpec, given: nn.Module | None, device: torch.device, *, trust: bool
 ) -> LogitModel:
@@ -339,12 +388,12 @@ def _estimators_without_gradients(task: Task) -> str:
     return f"{' or '.join(names)}, or " if names else ""
 
 
-def check_noises(noises: Sequence[NoiseProcess], image: torch.Tensor, dataset: Dataset) -> None:
+def check_noises(noises: Sequence[NoiseProcess], sample: Sample, dataset: Dataset) -> None:
     """Check that the noises fit the images, before anything is computed.
 
     Args:
         noises: of the run.
-        image: one image, for its shape.
+        sample: one, for the shape of its image, or of its file.
         dataset: the samples.
 
     Raises:
@@ -354,7 +403,7 @@ def check_noises(noises: Sequence[NoiseProcess], image: torch.Tensor, dataset: D
     for noise in noises:
         try:
             # A new iterator for each noise: most read no label, and none reads a pixel.
-            noise.check(shape_of(image), _labels_of(dataset))
+            noise.check(sample.id, shape_of(sample.pixels), _labels_of(dataset))
         except SpecError as error:
             raise SpecError(
                 f"noise {noise.label}: {error.where}", error.what, error.remedy
@@ -437,9 +486,11 @@ def _effects(
 def _report(check: InputCheck, listener: Listener) -> None:
     """Tell the listener the clean accuracy and the warnings of the input check."""
     if check.labelled:
+        images = f"the first {check.labelled} labelled images"
+        if check.part:
+            images = f"{check.labelled} labelled images, drawn at random"
         listener.note(
-            f"clean accuracy {check.correct / check.labelled:.1%} ({check.correct} of the first "
-            f"{check.labelled} labelled images)"
+            f"clean accuracy {check.correct / check.labelled:.1%} ({check.correct} of {images})"
         )
     else:
         listener.note("no labels: accuracy is not measured; robustness needs none")

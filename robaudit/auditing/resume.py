@@ -16,9 +16,10 @@ from robaudit.progress import Listener
 from robaudit.runs.folder import RUNS, RunFolder, in_runs
 from robaudit.runs.info import Measured, RunInfo, UntilDecided, device_type, kind_of
 from robaudit.runs.state import State
-from robaudit.settings import EXTEND, GATE, OUT, UNTIL_DECIDED
+from robaudit.settings import EXTEND, GATE, LIMIT, OUT, UNTIL_DECIDED
 from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
 from robaudit.spec.origin import Origin
+from robaudit.text import count
 
 
 def folder_name(spec: AuditSpec, purpose: str = "") -> str:
@@ -265,6 +266,31 @@ def _digests_and_labels(samples: Dataset) -> dict[str, tuple[str, int | None]]:
             sample = samples[index]
             seen[sample.id] = (image_digest(sample), sample.label)
     return seen
+
+
+def refuse_fewer(spec: AuditSpec, info: RunInfo, where: str) -> None:
+    """Refuse an extension that would compute more samples than the spec asks for.
+
+    Raises:
+        RunError: the spec has a smaller limit than the run.
+    """
+    sizes = []
+    for document in (info.spec, spec.document()):
+        dataset = document["dataset"]
+        subset = dataset["sample"] or {"size": None}
+        sizes.append(dataset["limit"] or subset["size"])
+    existing, wanted = sizes
+    if wanted is None or (existing is not None and existing <= wanted):
+        return
+    # A run that has all of it computes nothing.
+    if info.complete and identity(extended(spec, info, where).document()) == info.identity:
+        return
+    samples = "all samples" if existing is None else count(existing, "sample")
+    raise RunError(
+        where,
+        f"has {samples}, and an extension computes all of them, not {wanted}",
+        "leave " + LIMIT + " out, or choose another " + OUT,
+    )
 
 
 def extended(spec: AuditSpec, info: RunInfo, where: str) -> AuditSpec:

@@ -203,6 +203,10 @@ def _likely_level(level: float) -> str:
 def _typical_change(noise: NoiseProcess, image: Tensor, sample_id: str, level: float) -> float:
     """The root mean square of the change of a pixel."""
     source = noise.seeded(0, image.device, image.dtype)
+    if noise.photos is not None:
+        # The noise itself, before the file is rounded and made smaller.
+        image = noise.photos.read(sample_id).pixels
+        source = source.on_input()
     x = image[None]
     # In several blocks, because a block holds few draws of a large image.
     blocks = source.blocks(sample_id, _DRAWS, shape_of(image))

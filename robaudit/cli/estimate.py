@@ -30,6 +30,7 @@ from robaudit.cli.options import (
 from robaudit.errors import RobauditError, SpecError
 from robaudit.settings import Setting
 from robaudit.spec.origin import Location
+from robaudit.spec.skipping import OnError, on_error_of
 
 if TYPE_CHECKING:
     from robaudit.auditing.audit import SharedSetup
@@ -213,7 +214,7 @@ class _Audit:
 
     command: str
     trust: bool
-    on_error: Literal["stop", "skip"]
+    on_error: OnError
     extend: bool
     fresh: bool
     ray_address: str | None
@@ -317,6 +318,7 @@ def estimate(
         deciding=gate_options.sequential, extend=extend, fresh=fresh, budget=budget is not None
     )
     seconds = None if budget is None else parse_duration(budget)
+    errors = on_error_of(on_error)
     files = _Files(tuple(reports or ()), junit, trust)
     # The spec checks levels, too, but names its line; here the message names the option.
     levels(noise, level, sigma)
@@ -360,7 +362,7 @@ def estimate(
     audit = _Audit(
         command=command_line(sys.argv[1:]),
         trust=trust,
-        on_error=on_error,
+        on_error=errors,
         extend=extend,
         # With gates it is checked once, before the first interim analysis.
         fresh=fresh and not gate_options.sequential,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from robaudit.cli.options import SetOption, TrustOption
+from robaudit.cli.options import OnErrorOption, SetOption, TrustOption
 from robaudit.errors import RobauditError, SpecError
 from robaudit.plugins import reference
 from robaudit.settings import RUNNING, SPEC
@@ -65,6 +65,24 @@ def init(
             metavar="LEVELS", rich_help_panel=SPEC, help="Noise levels, for pixels in [0, 1]."
         ),
     ] = "0.02,0.05",
+    resize: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="SIDE",
+            rich_help_panel=_MODEL,
+            help="For photos: the shorter side that they are resized to, as in training.",
+        ),
+    ] = None,
+    crop: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="SIDE",
+            rich_help_panel=_MODEL,
+            help="For photos: the side of the centre crop after the resize, as in training.",
+        ),
+    ] = None,
     limit: Annotated[
         int,
         typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="How many images to audit."),
@@ -95,6 +113,7 @@ def init(
         bool, typer.Option("--force", rich_help_panel=RUNNING, help="Overwrite an existing file.")
     ] = False,
     trust: TrustOption = False,
+    on_error: OnErrorOption = "stop",
 ) -> None:
     """Write a first spec, after trying the model on the data: clean accuracy, pixel range,
     normalisation, time of an audit.
@@ -108,11 +127,14 @@ def init(
     from robaudit.files import write_atomically
     from robaudit.spec.first_spec import dataset_section, levels
     from robaudit.spec.read import apply_setting
+    from robaudit.spec.skipping import on_error_of
 
+    errors = on_error_of(on_error)
     base = _folder_of(spec, force=force)
     # The model comes first: its own files may say the rest.
     section, source = _model_section(_known_file(model, base), architecture, base)
     dataset = dataset_section(data, base, limit)
+    dataset |= {key: side for key, side in (("resize", resize), ("crop", crop)) if side}
     section |= _normalisation(normalise, known=bool(source))
     chosen_levels = levels(sigma)
     least = _share(gate)
@@ -131,10 +153,12 @@ def init(
     text, written = _spec_text(spec, document, source.replace(f"{base}/", ""), limit)
     _check_levels(written)
     if not no_check:
-        _check(written, trust=trust)
+        _check(written, trust=trust, skip_bad=errors != "stop")
     write_atomically(spec, text.encode())
     say(f"wrote {spec}")
     command = f"robaudit estimate {spec}{' --trust' if trust else ''}"
+    if errors != "stop":
+        command += f" --on-error {on_error}"
     gated = "" if least is None else f", then robaudit gate RUN; or both: {command} --until-decided"
     # To standard output: it is the result of the command, and the notes are not.
     emit(f"next: {command}{gated}\n", None)
@@ -210,10 +234,13 @@ def _known_file(text: str, base: Path) -> str:
         SpecError: there is no such file, or the name is an architecture's, which has no weights.
     """
     from robaudit.files import expanded
+    from robaudit.spec.first_spec import from_here
 
-    text = str(expanded(text))
-    if (base / text).exists() or _is_own_code(text):
+    if _is_own_code(text) and not expanded(text).exists():
         return text
+    written = from_here(text, base)
+    if (base / written).exists():
+        return written
     # It may be the name of an architecture, which has no weights.
     if ":" in text:
         from robaudit.models.architectures import FAMILIES  # here, because it imports torch
@@ -224,7 +251,7 @@ def _known_file(text: str, base: Path) -> str:
     raise SpecError(
         f"--model {text}",
         "no such file",
-        "give the path of the trained model, relative to the spec's folder",
+        "give the path of the trained model",
     )
 
 
@@ -310,10 +337,11 @@ def _check_levels(spec: AuditSpec) -> None:
     noises = build(spec.noise, spec.base_dir, spec.origin)
     # The findings are about levels; any image with pixels in [0, 1] will do.
     pixels = torch.zeros(1, 8, 8)
-    accepted(level_findings(noises, pixels, ""), as_given=spec.run.as_given)
+    on_input = [noise.on_input() for noise in noises]
+    accepted(level_findings(on_input, pixels, ""), as_given=spec.run.as_given)
 
 
-def _check(spec: AuditSpec, *, trust: bool) -> None:
+def _check(spec: AuditSpec, *, trust: bool, skip_bad: bool) -> None:
     """Load and check the model and the data as an audit would, and report the result.
 
     Raises:
@@ -327,7 +355,9 @@ def _check(spec: AuditSpec, *, trust: bool) -> None:
 
     with Reporter() as reporter:
         try:
-            ready = prepare(Request(filled(spec), trust=trust), pick_device("cpu"), reporter)
+            ready = prepare(
+                Request(filled(spec), trust=trust, skip_bad=skip_bad), pick_device("cpu"), reporter
+            )
         except RobauditError:
             say("nothing was written; to edit the spec by hand, write it with --no-check")
             raise

@@ -70,7 +70,7 @@ QuietOption = Annotated[bool, option(settings.QUIET)]
 # What is audited, and how.
 SetOption = Annotated[list[str] | None, option(settings.SET)]
 TrustOption = Annotated[bool, option(settings.TRUST)]
-OnErrorOption = Annotated[Literal["stop", "skip"], option(settings.ON_ERROR)]
+OnErrorOption = Annotated[str, option(settings.ON_ERROR)]
 
 # The images of a run, for commands that show some.
 DataOption = Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from inspect import cleandoc
+from pathlib import Path
 from types import FunctionType
 from typing import Any, cast, get_args, get_type_hints
 
@@ -26,6 +27,7 @@ from robaudit.cli import (
     verify,
 )
 from robaudit.errors import RobauditError
+from robaudit.files import expanded
 from robaudit.plugins import COMMANDS, blaming, entry_point, load_object, names_in
 
 _SHOW = "show"
@@ -160,4 +162,21 @@ def _add(app: typer.Typer, name: str, command: Callable[..., Any]) -> None:
     # Docstrings are wrapped for the source; on a help page the terminal wraps paragraphs.
     text = cleandoc(command.__doc__ or "").replace("\nExample:", "\n\nExample:")
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
-    app.command(name, help="\n\n".join(paragraphs))(command)
+    app.command(name, help="\n\n".join(paragraphs))(_at_home(command))
+
+
+def _at_home(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with ``~`` in its paths expanded, which shells do not do in ``--out=~/run``."""
+
+    @functools.wraps(command)
+    def at_home(**options: Any) -> Any:
+        return command(**{name: _path_at_home(value) for name, value in options.items()})
+
+    return at_home
+
+
+def _path_at_home(value: Any) -> Any:
+    """A path, or each of a list of them, with ``~`` expanded; any other value unchanged."""
+    if isinstance(value, list):
+        return [_path_at_home(entry) for entry in value]
+    return expanded(str(value)) if isinstance(value, Path) else value

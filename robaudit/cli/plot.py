@@ -208,7 +208,7 @@ def _noise(
         path, settings=changes or (), sigmas=sigma or (), noises=noise or (), levels=level or ()
     )
     # After the spec is known to be valid, because they import torch.
-    from robaudit.auditing.prepare import check_noises
+    from robaudit.auditing.prepare import check_noises, with_files
     from robaudit.datasets.dataset import first_samples
     from robaudit.datasets.open_dataset import open_dataset
     from robaudit.models.pretrained import filled
@@ -217,7 +217,8 @@ def _noise(
 
     spec = filled(written)
     processes = build(spec.noise, spec.base_dir, spec.origin)
-    noises = tuple(process for process in processes if process.levels)
+    with_levels = tuple(process for process in processes if process.levels)
+    noises = with_files(with_levels, spec.dataset, spec.base_dir, trust=trust)
     if not noises:
         raise SpecError(
             str(path),
@@ -227,5 +228,5 @@ def _noise(
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     # As an audit does, so that a preview does not show what an audit refuses.
     first = next(first_samples(dataset, 1, skip_bad=False))
-    check_noises(noises, first.pixels, dataset)
+    check_noises(noises, first, dataset)
     return drawing(noises, dataset, images, spec.run.seed)

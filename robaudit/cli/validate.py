@@ -65,6 +65,7 @@ def validate(
     """
     from robaudit.cli.console import Reporter, output, starting
     from robaudit.spec.read import load_spec
+    from robaudit.spec.skipping import on_error_of
 
     audit_spec = load_spec(spec, settings=set_ or ())
     with starting(quiet=quiet):
@@ -86,7 +87,7 @@ def validate(
             images=images,
             draws=reference_draws,
             trust=trust,
-            on_error=on_error,
+            on_error=on_error_of(on_error),
             listener=reporter,
             command=command_line(sys.argv[1:]),
         )

@@ -53,7 +53,7 @@ class CsvSpec(FilesSpec):
             DataError: the file is not a table of images, or its ids or labels are invalid.
         """
         # Imports torch, which reading a spec does not need.
-        from robaudit.datasets.decode import file_pixels
+        from robaudit.datasets.decode import file_pixels, is_turned
 
         path = existing_path(self.path, base_dir, "file")
         columns = self._table(path)
@@ -67,7 +67,13 @@ class CsvSpec(FilesSpec):
         decode = partial(file_pixels, folder=path.parent, root=root, options=self)
         ids = different(columns.get("id", columns["path"]), self.path)
         return ImageSet(
-            self.path, columns["path"], decode, labels=labels, ids=ids, class_names=class_names
+            self.path,
+            columns["path"],
+            decode,
+            labels=labels,
+            ids=ids,
+            class_names=class_names,
+            turned=partial(is_turned, folder=path.parent, root=root),
         )
 
     def column(self, name: str, base_dir: Path) -> list[str]:

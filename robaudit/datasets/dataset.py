@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -199,8 +199,16 @@ def _missing(path: Path, kind: str, remedy: str) -> tuple[str, str]:
     return problem, hint if hint.startswith("did you mean") else remedy
 
 
-def first_samples(dataset: Dataset, count: int, *, skip_bad: bool) -> Iterator[Sample]:
+def first_samples(
+    dataset: Dataset, count: int, *, skip_bad: bool, places: Iterable[int] | None = None
+) -> Iterator[Sample]:
     """The first readable samples.
+
+    Args:
+        dataset: the samples.
+        count: the number of samples.
+        skip_bad: whether to pass over unreadable samples.
+        places: in the data set, in the order to read; default: all.
 
     Raises:
         SampleError: a sample is unreadable, and ``skip_bad`` is off.
@@ -208,7 +216,7 @@ def first_samples(dataset: Dataset, count: int, *, skip_bad: bool) -> Iterator[S
     """
     read = 0
     first_error: SampleError | None = None
-    for index in range(len(dataset)):
+    for index in range(len(dataset)) if places is None else places:
         if read == count:
             return
         try:

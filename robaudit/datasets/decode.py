@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from robaudit.errors import SampleError
+from robaudit.errors import SampleError, ShapeError
 from robaudit.spec.model import ImageOptions
 from robaudit.text import first_line
 
@@ -39,6 +39,12 @@ MOST_BYTES = 2**29
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """Raster formats that Pillow may decode. Others (EPS) start external programs."""
 
+# The brand in the first bytes of a file of ISO's base media format.
+_HEAD = 12
+_NOT_READ: Mapping[bytes, str] = {
+    **dict.fromkeys((b"heic", b"heix", b"hevc", b"mif1", b"msf1"), "an HEIC image"),
+    **dict.fromkeys((b"avif", b"avis"), "an AVIF image"),
+}
 _CHANNELS = (1, 3)  # grey and colour: the sizes by which a layout is recognised
 _GREY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L")  # Pillow's modes
 _ORIENTATION = 0x0112  # tag of EXIF
@@ -212,6 +218,29 @@ def file_pixels(
         SampleError: the file is outside the root, missing, not a regular file, not an image,
             damaged, too large, or smaller than the crop.
     """
+    with _sample_errors(where):
+        return _decoded(_source(value, where, folder, root), where, options)
+
+
+def is_turned(value: object, where: str, folder: Path, root: Path) -> bool:
+    """Whether an image file, given as for :func:`file_pixels`, has an orientation by which it is
+    turned upright; False if it cannot be read. Its pixels are not decoded."""
+    try:
+        with (
+            _sample_errors(where),
+            Image.open(_source(value, where, folder, root), formats=FORMATS) as image,
+        ):
+            return image.getexif().get(_ORIENTATION) in _UPRIGHT
+    except SampleError:
+        return False
+
+
+def _source(value: object, where: str, folder: Path, root: Path) -> Path | io.BytesIO:
+    """The file behind a value of :func:`file_pixels`.
+
+    Raises:
+        SampleError: it is outside the root, not a regular file, or of no usual size.
+    """
     # A mapping is an image of the library ``datasets``.
     if isinstance(value, Mapping):
         content = value.get("bytes")
@@ -219,33 +248,32 @@ def file_pixels(
     else:
         content = value
         path = value
-    with _sample_errors(where):
-        if isinstance(content, bytes):
-            _refuse_size(len(content), where)
-            return _decoded(io.BytesIO(content), where, options)
-        if not isinstance(path, str) or not path:
-            raise SampleError(where, "has no image", "leave it out")
-        if "://" in path:
-            raise SampleError(
-                where,
-                f"its image is at {path!r}",
-                "nothing is downloaded: store the images in the data set",
-            )
-        # A list or a link of a stranger could name any file of the machine. The resolved path is
-        # checked, and then opened: no link is followed after the check.
-        real = Path(os.path.realpath(folder / path))
-        if not real.is_relative_to(root):
-            raise SampleError(
-                where,
-                "leads out of the folder of the data",
-                "set root to a folder that all images lie in",
-            )
-        status = real.stat()
-        # Pipes and devices could block forever.
-        if not stat.S_ISREG(status.st_mode):
-            raise SampleError(where, "is not a regular file", "give an image file")
-        _refuse_size(status.st_size, where)
-        return _decoded(real, where, options)
+    if isinstance(content, bytes):
+        _refuse_size(len(content), where)
+        return io.BytesIO(content)
+    if not isinstance(path, str) or not path:
+        raise SampleError(where, "has no image", "leave it out")
+    if "://" in path:
+        raise SampleError(
+            where,
+            f"its image is at {path!r}",
+            "nothing is downloaded: store the images in the data set",
+        )
+    # A list or a link of a stranger could name any file of the machine. The resolved path is
+    # checked, and then opened: no link is followed after the check.
+    real = Path(os.path.realpath(folder / path))
+    if not real.is_relative_to(root):
+        raise SampleError(
+            where,
+            "leads out of the folder of the data",
+            "set root to a folder that all images lie in",
+        )
+    status = real.stat()
+    # Pipes and devices could block forever.
+    if not stat.S_ISREG(status.st_mode):
+        raise SampleError(where, "is not a regular file", "give an image file")
+    _refuse_size(status.st_size, where)
+    return real
 
 
 @contextlib.contextmanager
@@ -272,13 +300,26 @@ def _sample_errors(where: str) -> Iterator[None]:
 
 
 def _decoded(source: Path | io.BytesIO, where: str, options: ImageOptions) -> Tensor:
+    name = _unsupported(source)
+    if name is not None:
+        raise SampleError(where, f"is {name}, which is not read", "save it as JPEG or PNG")
     with Image.open(source, formats=FORMATS) as image:
         # Only the header has been read. An image that resize or crop makes smaller may be larger
         # here; its size is bounded by Pillow's own limit.
         if options.resize is None and options.crop is None:
-            _refuse_giant(image.size, where)
+            _refuse_giant(image.size, where, options)
         image.load()
         return image_pixels(image, where, options)
+
+
+def _unsupported(source: Path | io.BytesIO) -> str | None:
+    """The name of a usual format that is not read; None for anything else."""
+    if isinstance(source, Path):
+        with source.open("rb") as file:
+            head = file.read(_HEAD)
+    else:
+        head = source.getvalue()[:_HEAD]
+    return _NOT_READ.get(head[8:]) if head[4:8] == b"ftyp" else None
 
 
 def image_pixels(image: Image.Image, where: str, options: ImageOptions) -> Tensor:
@@ -294,7 +335,7 @@ def image_pixels(image: Image.Image, where: str, options: ImageOptions) -> Tenso
     # Upright first: width and height of resize and crop are those that a viewer shows.
     upright = flat if turn is None else flat.transpose(turn)
     cropped = _crop(_resize(upright, where, options), where, options)
-    _refuse_giant(cropped.size, where)
+    _refuse_giant(cropped.size, where, options)
     values = np.asarray(cropped)  # (height, width) or (height, width, 3)
     if values.dtype.kind == "f":
         values = values.clip(0.0, scale)  # filters may overshoot; with 8 bits Pillow clips, too
@@ -353,7 +394,7 @@ def _resize(image: Image.Image, where: str, options: ImageOptions) -> Image.Imag
     else:
         new_height, new_width = options.resize
     # A long strip may become a giant as its shorter side is enlarged.
-    _refuse_giant((new_width, new_height), where)
+    _refuse_giant((new_width, new_height), where, options)
     if image.size == (new_width, new_height):
         return image
     return image.resize((new_width, new_height), Image.Resampling[options.interpolation.upper()])
@@ -367,7 +408,7 @@ def _crop(image: Image.Image, where: str, options: ImageOptions) -> Image.Image:
         problem = (
             f"is {image.height} x {image.width} pixels, smaller than the crop of {height} x {width}"
         )
-        raise SampleError(where, problem, "set resize, which comes first, or a smaller crop")
+        raise ShapeError(where, problem, "set resize, which comes first, or a smaller crop")
     excess = np.array([image.height - height, image.width - width])
     # An odd excess has no exact centre. Transformers rounds the corner down; torchvision and timm
     # round halves to the even number, as NumPy does.
@@ -386,8 +427,8 @@ def _refuse_size(size: int, where: str) -> None:
         raise SampleError(where, f"has {size} bytes, more than {MOST_BYTES}", "give a smaller file")
 
 
-def _refuse_giant(size: tuple[int, int], where: str) -> None:
-    if size[0] * size[1] > _MOST_AUDITED:
+def _refuse_giant(size: tuple[int, int], where: str, options: ImageOptions) -> None:
+    if size[0] * size[1] > _MOST_AUDITED and not options.is_photo:
         raise SampleError(
             where,
             f"has {size[1]} x {size[0]} pixels, more than {_MOST_AUDITED}",

@@ -99,7 +99,7 @@ class HfSpec(FilesSpec):
             RobauditError: datasets is not installed.
         """
         # Imports torch, which reading a spec does not need.
-        from robaudit.datasets.decode import file_pixels
+        from robaudit.datasets.decode import file_pixels, is_turned
 
         table, files, root, left_out = self._table(base_dir)
         where = self.path
@@ -133,6 +133,7 @@ class HfSpec(FilesSpec):
             ids=ids,
             class_names=class_names,
             parts=parts,
+            turned=partial(is_turned, folder=files[0].parent, root=root),
             warnings=left_out,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -96,7 +96,7 @@ class ImagesSpec(FilesSpec):
             DataError: there are no images, or their folders are not classes.
         """
         # Imports torch, which reading a spec does not need.
-        from robaudit.datasets.decode import file_pixels
+        from robaudit.datasets.decode import file_pixels, is_turned
 
         folder = existing_path(self.path, base_dir, "folder")
         folders = _in_order(visible_folders(folder))
@@ -115,7 +115,12 @@ class ImagesSpec(FilesSpec):
             problem = "holds no images"
             if folders:
                 problem = f"has no images in its {count(len(folders), 'class folder')}"
-            raise DataError(self.path, problem, f"known suffixes: {' '.join(sorted(_SUFFIXES))}")
+            others = _of_other_formats(chain.from_iterable(files_by_folder.values()))
+            remedy = f"known suffixes: {' '.join(sorted(_SUFFIXES))}"
+            if others:
+                problem += f", but {_listed_formats(others)}"
+                remedy = f"save them as JPEG or PNG; {remedy}"
+            raise DataError(self.path, problem, remedy)
         beside: list[str] = []
         if folders:
             labels, class_names = _folder_labels(self, images_by_folder, names)
@@ -135,6 +140,7 @@ class ImagesSpec(FilesSpec):
             labels=labels,
             ids=[name_text(name) for name in names],
             class_names=class_names,
+            turned=partial(is_turned, folder=folder, root=root),
             notes=tuple(_order_notes(self, folders)),
             warnings=tuple(_left_out(self.path, files_by_folder, images_by_folder, beside)),
         )
@@ -169,6 +175,17 @@ def _order_notes(spec: ImagesSpec, folders: Sequence[str]) -> Iterator[str]:
         )
 
 
+def _of_other_formats(files: Iterable[str]) -> list[str]:
+    """The files that may be images, but are not of a known format."""
+    expected = _SUFFIXES | _TEXTS
+    return [name for name in files if not is_link(name) and _suffix(name) not in expected]
+
+
+def _listed_formats(files: Sequence[str]) -> str:
+    """The number of files of other formats, and their suffixes; empty without any."""
+    return not_read(files, "file", " of other formats", sorted(set(map(_suffix, files))))
+
+
 def _left_out(
     where: str,
     files_by_folder: Mapping[str, Sequence[str]],
@@ -184,12 +201,11 @@ def _left_out(
     """
     all_files = list(chain.from_iterable(files_by_folder.values()))
     links = list(filter(is_link, all_files))
-    expected = _SUFFIXES | _TEXTS
-    others = [name for name in all_files if not is_link(name) and _suffix(name) not in expected]
+    others = _of_other_formats(all_files)
     empty = [folder for folder, images in images_by_folder.items() if not images]
     parts = (
         not_read(links, "linked folder"),
-        not_read(others, "file", " of other formats", sorted(set(map(_suffix, others)))),
+        _listed_formats(others),
         not_read(beside, "image", " outside the class folders"),
         not_read(empty, "class folder", " without images"),
     )

@@ -37,6 +37,8 @@ class ImageSet:
         class_names: by class index.
         parts: splits a sample into image and label; its second argument is the sample's name in
             messages.
+        turned: whether an image is turned upright as it is decoded, from the arguments of
+            ``decode``; None: no image is.
         parallel: whether several threads may read items at once.
         notes, warnings: lines for the user about how the data were read, and about what was left
             out.
@@ -52,6 +54,7 @@ class ImageSet:
         ids: Sequence[str] | None = None,
         class_names: tuple[str, ...] | None = None,
         parts: Callable[[Any, str], tuple[Any, Any]] | None = None,
+        turned: Callable[[Any, str], bool] | None = None,
         parallel: bool = True,
         notes: tuple[str, ...] = (),
         warnings: tuple[str, ...] = (),
@@ -65,6 +68,7 @@ class ImageSet:
         self._labels = labels
         self._ids = ids
         self._parts = parts
+        self._turned = turned
         self._parallel = parallel
 
     def __len__(self) -> int:
@@ -90,13 +94,23 @@ class ImageSet:
         """
         sample_id = self.sample_id(index)
         where = f"{self.where}, sample {sample_id}"
-        item = self._item(index, where)
-        image, label = (item, None) if self._parts is None else self._parts(item, where)
+        image, label = self._image_and_label(index, where)
         if self._labels is not None:
             label = self._labels[index]
         # Outside the lock of `_item`: several threads may decode at once.
         pixels = self._decode(image, where)
         return Sample(sample_id, pixels, as_label(label, where, self.class_names))
+
+    def is_turned(self, index: int) -> bool:
+        """Whether a file's own orientation turns the image upright as it is read."""
+        if self._turned is None:
+            return False
+        where = f"{self.where}, sample {self.sample_id(index)}"
+        return self._turned(self._image_and_label(index, where)[0], where)
+
+    def _image_and_label(self, index: int, where: str) -> tuple[Any, Any]:
+        item = self._item(index, where)
+        return (item, None) if self._parts is None else self._parts(item, where)
 
     def _item(self, index: int, where: str) -> Any:
         lock = contextlib.nullcontext() if self._parallel else READ_LOCK

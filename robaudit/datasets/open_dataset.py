@@ -33,7 +33,7 @@ def open_dataset(spec: BaseDatasetSpec, *, base_dir: Path, trust: bool) -> Datas
             f"has {len(spec.class_ids)} entries for {len(names)} class_names",
             "give one for each class",
         )
-    whole = _opened(spec, base_dir, trust=trust)
+    whole = open_whole(spec, base_dir, trust=trust)
     return Selected(whole, choose(whole, spec), names)
 
 
@@ -41,7 +41,7 @@ _MEMBERS = ("where", "sample_id", "labels", "__len__", "__getitem__")
 """The members that the data set of a plugin must have."""
 
 
-def _opened(spec: BaseDatasetSpec, base_dir: Path, *, trust: bool) -> Dataset:
+def open_whole(spec: BaseDatasetSpec, base_dir: Path, *, trust: bool) -> Dataset:
     """The whole data set.
 
     Raises:
@@ -66,7 +66,7 @@ def column_of(
     if type(spec).column is BaseDatasetSpec.column:
         # The kind has no columns, and this raises. Opening it first could run code or download.
         spec.column(name, base_dir)
-    whole = _opened(spec, base_dir, trust=False)
+    whole = open_whole(spec, base_dir, trust=False)
     index_of = {whole.sample_id(index): index for index in range(len(whole))}
     missing = [sample_id for sample_id in ids if sample_id not in index_of]
     if missing:

@@ -12,7 +12,8 @@ import numpy as np
 
 from robaudit.datasets.dataset import Dataset, Labels, Sample, refuse_controls
 from robaudit.datasets.image_set import ImageSet
-from robaudit.errors import DataError, SampleError, did_you_mean
+from robaudit.errors import DataError, SampleError, ShapeError, did_you_mean
+from robaudit.settings import IN_INIT
 from robaudit.spec.model import BaseDatasetSpec
 
 
@@ -137,6 +138,12 @@ class Selected:
             selected = labels[np.asarray(indices)]
         return selected
 
+    def is_turned(self, index: int) -> bool:
+        """Whether a file's own orientation turns the image upright as it is read."""
+        if not isinstance(self._whole, ImageSet | Selected):
+            return False
+        return self._whole.is_turned(self._indices[index])
+
     def __getitem__(self, index: int) -> Sample:
         """Read one sample.
 
@@ -153,10 +160,10 @@ class Selected:
         if shape != first_shape:
             what = f"its shape is {shape}, but the first sample {first_id!r} has {first_shape}"
             remedy = (
-                "bring all to one shape: resize: [height, width] in the spec, or a "
-                "transform such as Resize((224, 224))"
+                "resize the shorter side and crop, as in training: resize: 256 and crop: 224 in "
+                "the spec" + IN_INIT + ", or transforms such as Resize(256) and CenterCrop(224)"
             )
-            raise SampleError(f"{self.where}, sample {name!r}", what, remedy)
+            raise ShapeError(f"{self.where}, sample {name!r}", what, remedy)
         if sample.label is not None:
             self._refuse_beyond(index, sample.label, SampleError)
         return sample

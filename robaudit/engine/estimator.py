@@ -43,6 +43,9 @@ class Need(Flag):
     """Additive noise of a known covariance."""
     BOUNDED = auto()
     """Noise that is bounded at each level."""
+    INPUT = auto()
+    """Noise on the network's input, not on files; gradients, a covariance and a bound are of the
+    input, too."""
 
 
 class Review(Protocol):

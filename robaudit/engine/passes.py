@@ -220,11 +220,12 @@ class Engine:
         start: int = 0,
         pairs: bool = False,
         orthogonal: bool = False,
+        rows: int | None = None,
     ) -> Iterator[tuple[NoisyBatch, Tensor]]:
-        """The batches of :meth:`noisy_batches` with their logits (n, classes), in inference
-        mode."""
+        """The batches of :meth:`noisy_batches` with their logits (n, classes), in inference mode;
+        of as many rows as other passes have unless ``rows`` says otherwise."""
         model = self._noisy.clipping(self.noises[at.noise].noise.clip)
-        rows = self.rows(x.shape[1:])
+        rows = rows or self.rows(x.shape[1:])
         for batch in self.noisy_batches(
             x, ids, at, draws, rows, start=start, pairs=pairs, orthogonal=orthogonal
         ):

@@ -190,7 +190,7 @@ def tasks_of(spec: AuditSpec) -> tuple[Task, ...]:
                     "list one, or limit it to other noises (noise: [...])",
                 )
         for noise in noises:
-            at_levels += [Task(estimator, label, at) for at in noise.at]
+            at_levels += [Task(estimator, label, at) for at in noise.at_levels]
     # A stable sort keeps the estimators of a level in the spec's order.
     order = {at: index for index, at in enumerate(spec.levels)}
     at_levels.sort(key=lambda task: order[task.at])
@@ -237,11 +237,21 @@ def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, Noise]) -> None:
         reason = unfit(task, noises[task.at.noise])
         if reason is not None:
             remedy = reason.instead
-            others = ", ".join(label for label in noises if label != task.at.noise)
-            if others:
-                remedy += f", or limit {task.label} to other noises (noise: [...], of {others})"
+            others = ((label, form) for label, form in noises.items() if label != task.at.noise)
+            fitting = [label for label, form in others if _fits(task, label, form)]
+            if fitting:
+                listed = ", ".join(fitting)
+                remedy += f", or limit {task.label} to other noises (noise: [...], of {listed})"
             what = f"cannot work with the noise {task.at.noise}: {reason.what}"
             raise SpecError(f"estimators: {task.label}", what, remedy)
+
+
+def _fits(task: Task, label: str, form: Noise) -> bool:
+    """Whether the task's estimator can work with another noise as a whole."""
+    return unfit(replace(task, at=NoiseLevel(label)), form) is None
+
+
+_OF_INPUT = Need.INPUT | Need.GRADIENTS | Need.COVARIANCE | Need.BOUNDED
 
 
 class Unfit(NamedTuple):
@@ -257,6 +267,8 @@ def unfit(task: Task, form: Noise) -> Unfit | None:
     needs = estimator.needs
     with blaming(f"estimator {task.label}", type(estimator)):
         own_reason = estimator.unfit(form, task.at.level)
+    if form.on_file and needs & _OF_INPUT:
+        return Unfit("it is on the files, and not on the network's input", f"use {reference()}")
     # An unmet need explains more than the estimator's own reason, which may follow from it.
     if Need.RANDOM in needs and not form.random:
         return Unfit("it does the same to an image every time", f"use {reference()}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from robaudit.models import (
 from robaudit.models.architectures import FAMILIES
 from robaudit.models.fingerprint import fingerprint
 from robaudit.models.formats import Format, LoadedNetwork, Source
-from robaudit.models.logits import LogitModel
+from robaudit.models.logits import LogitModel, ReversedChannels
 from robaudit.models.model_files import weights_file
 from robaudit.models.python_callable import as_module
 from robaudit.models.safety import ZIP, members
@@ -134,10 +135,18 @@ def load_model(source: Source) -> LogitModel:
         form = own_code
     else:
         raise ModelError(source.where, "has no weights", "add model.path, the weights file")
+    loaded = form.load(source)
+    mean = spec.mean
+    std = spec.std
+    if spec.channels == "bgr":
+        # Mean and std are applied before the reversal, so in the order of the images.
+        loaded = replace(loaded, network=ReversedChannels(loaded.network))
+        mean = mean[::-1]
+        std = std[::-1]
     return LogitModel(
-        form.load(source),
-        mean=spec.mean,
-        std=spec.std,
+        loaded,
+        mean=mean,
+        std=std,
         output=spec.output,
         device=source.device,
         dtype=source.dtype,

@@ -166,6 +166,18 @@ def _without_masks(logits: torch.Tensor) -> torch.Tensor:
     return torch.clamp(logits, min=lowest)
 
 
+class ReversedChannels(nn.Module):
+    """A network that takes blue, green, red, as a function of red, green, blue."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """The output for images (n, channels, height, width)."""
+        return self.network(x.flip(1))
+
+
 class LogitModel(nn.Module):
     """The function from pixels in [0, 1] to logits, ``network((clip(x) - mean) / std)``.
 

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from robaudit.files import expanded
 from robaudit.models.model_files import CONFIG, PROCESSORS, read_object
 from robaudit.models.transformers_model import TRANSFORMERS, quiet, refuse_unlisted
 from robaudit.models.transforms import translated
+from robaudit.spec.class_names import imagenet_names
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelSpec
 from robaudit.spec.origin import OwnPreparation
 from robaudit.text import clipped, count, distinct, first_line
@@ -105,7 +106,7 @@ def filled(spec: AuditSpec) -> AuditSpec:
         return spec
     pretrained = describe(spec.model, spec.base_dir)
     if pretrained is None:
-        return spec
+        return spec.with_origin(replace(spec.origin, own=_stated_beside(spec)))
     model_keys = _for_model(spec.model, pretrained)
     dataset_keys = _for_dataset(spec.dataset, pretrained)
     model = {**spec.model.model_dump(exclude_unset=True), **model_keys}
@@ -129,8 +130,28 @@ def filled(spec: AuditSpec) -> AuditSpec:
     has_files = isinstance(spec.dataset, ImageOptions)
     lines = _lines(pretrained, {**model_keys, **dataset_keys}, source, files=has_files)
     filled_spec = spec.model_copy(update=changes)
-    own = OwnPreparation(source, pretrained.input, pretrained.trained) if pretrained.input else None
+    own = _own(pretrained, source)
     return filled_spec.with_origin(replace(spec.origin, taken=lines, own=own))
+
+
+def _own(pretrained: Pretrained, source: str) -> OwnPreparation | None:
+    """How a model's own files prepare images; None where they do not say so."""
+    if not pretrained.input:
+        return None
+    return OwnPreparation(source, pretrained.input, pretrained.trained, pretrained.architecture)
+
+
+def _stated_beside(spec: AuditSpec) -> OwnPreparation | None:
+    """What a config.json says that lies beside a file of another format, such as ONNX; None without
+    one. Nothing is filled in from it: it may be about another export."""
+    if spec.model.path is None:
+        return None
+    folder = (spec.base_dir / expanded(spec.model.path)).parent
+    with suppress(RobauditError):
+        pretrained = _from_folder(folder, strict=False)
+        if pretrained is not None:
+            return _own(pretrained, pretrained.source.replace(f"{spec.base_dir}/", ""))
+    return None
 
 
 def _for_model(model: ModelSpec, pretrained: Pretrained) -> dict[str, Any]:
@@ -388,18 +409,6 @@ def _from_timms_entry(name: str, options: Mapping[str, Any]) -> Pretrained | Non
         # Without a tag, or with other classes, the weights may be anybody's.
         trained = "." in name and classes == own_classes
         return Pretrained(source, TIMM + name, {}, keys, unknown, names, trained=trained)
-
-
-def imagenet_names() -> dict[str, tuple[str, ...]]:
-    """Names and synsets of ImageNet's 1000 classes, from timm's own lists, as keys of a spec."""
-    from timm.data.imagenet_info import ImageNetInfo
-
-    info: Any = ImageNetInfo()
-    ids = tuple(info.label_names())
-    return {
-        "class_names": distinct([info.label_name_to_description(synset) for synset in ids], ids),
-        "class_ids": ids,
-    }
 
 
 def _timms_transform(

@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from robaudit.errors import SpecError
+from robaudit.levels import FILE, name_in_label
 from robaudit.noise.noise import BASE_DIR, Noise
 from robaudit.noise.process import NoiseProcess
 from robaudit.plugins import NOISES, blaming, installed, load_class
@@ -75,13 +76,17 @@ def _build(spec: NoiseSpec, base_dir: Path, place: Location, origin: Origin) -> 
         raise SpecError(where(spec.level_name), what, f"write {cls.level_name}: {levels}")
     # A validator of a plugin may raise anything; such an exception names the plugin.
     with blaming(f"noise {spec.label}", cls):
-        options = {**spec.options, "name": spec.label, "clip": spec.clip}
+        name = name_in_label(spec.label, spec.at)
+        options = {**spec.options, "name": name, "clip": spec.clip, "at": spec.at}
         try:
             noise = cls.model_validate(options, context={BASE_DIR: base_dir})
         except ValidationError as error:
             raise explain(error, origin, place) from error
     if spec.clip and cls.quantises:
         raise SpecError(where("clip"), f"{spec.kind} already clips to [0, 1]", "leave clip out")
+    if spec.clip and spec.at == FILE:
+        what = "the pixels of a file always are in [0, 1]"
+        raise SpecError(where("clip"), what, "leave clip out")
     # Levels are known to be numbers; which ones make sense is known to the kind alone.
     for level in spec.levels:
         is_in_range = cls.least <= level <= cls.most
@@ -92,4 +97,4 @@ def _build(spec: NoiseSpec, base_dir: Path, place: Location, origin: Origin) -> 
                 f"{level:g} is not a level of {spec.kind}",
                 f"give {kind} from {cls.least:g} to {cls.most:g}",
             )
-    return NoiseProcess(noise, spec.kind, levels=spec.at)
+    return NoiseProcess(noise, spec.kind, levels=spec.at_levels)

@@ -9,15 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from robaudit.errors import SampleError, SpecError
 from robaudit.files import file_sha256
-from robaudit.levels import NoiseLevel
-from robaudit.noise.noise import AdditiveNoise, Noise, Shape
+from robaudit.levels import NoiseLevel, noise_label
+from robaudit.noise.noise import AdditiveNoise, Noise, Shape, shape_of
 from robaudit.noise.orthogonal import BLOCK, orthogonal_block, patch_of
 from robaudit.plugins import BrokenContractError, blaming, is_ours, shown
 
@@ -31,6 +33,32 @@ _CPU = torch.device("cpu")
 _MOST_DRAWS = 256
 _VALUES_ON_CPU = 2**16
 _VALUES_ON_CUDA = 2**23
+
+
+class Photo(Protocol):
+    """A decoded image file."""
+
+    @property
+    def pixels(self) -> Tensor:
+        """Its pixels in [0, 1], before resize and crop, float64 (channels, height, width)."""
+        ...
+
+    def prepared(self, noisy: Tensor) -> Tensor:
+        """The network's input of noisy copies (n, channels, height, width) of the file, float64 on
+        the CPU."""
+        ...
+
+
+class Photos(Protocol):
+    """The image files of a data set."""
+
+    def read(self, sample_id: str) -> Photo:
+        """The decoded file of a sample.
+
+        Raises:
+            SampleError: it cannot be read.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -51,6 +79,7 @@ class NoiseProcess:
         levels: of the run, in the spec's order.
         stream: a name for draws that are independent of the unnamed ones at every seed. A check of
             a run must not share its noise.
+        photos: the image files, if the noise is on them.
     """
 
     noise: Noise
@@ -60,11 +89,12 @@ class NoiseProcess:
     dtype: torch.dtype = torch.float32
     levels: tuple[NoiseLevel, ...] = ()
     stream: str = ""
+    photos: Photos | None = None
 
     @property
     def label(self) -> str:
         """The name of the noise in the results."""
-        return self.noise.name or self.kind
+        return noise_label(self.noise.name or self.kind, self.noise.at)
 
     @property
     def digests(self) -> dict[str, str]:
@@ -82,6 +112,10 @@ class NoiseProcess:
         """The same noise with other draws."""
         return replace(self, seed=seed, device=device, dtype=dtype, stream=stream)
 
+    def on_input(self) -> NoiseProcess:
+        """The same noise on whatever pixels it is given."""
+        return replace(self, noise=self.noise.model_copy(update={"at": "input"}), photos=None)
+
     def blocks(self, sample_id: str, draws: int, shape: Shape, start: int = 0) -> Iterator[Tensor]:
         """Yield ``draws`` draws of a sample from number ``start`` on, block by block, as (n,
         *latent_shape) tensors.
@@ -94,7 +128,7 @@ class NoiseProcess:
             shape: channels, height, width of the image.
             start: number of the first draw.
         """
-        return self._blocks(sample_id, draws, self.noise.latent_shape(shape), start)
+        return self._blocks(sample_id, draws, self._latent_shape(sample_id, shape), start)
 
     def scalars(self, sample_id: str, draws: int) -> Iterator[Tensor]:
         """Like :meth:`blocks`, of single numbers (n,)."""
@@ -163,10 +197,10 @@ class NoiseProcess:
         (:func:`~robaudit.noise.orthogonal.orthogonal_block`).
 
         Their stream is a different one, so they are independent of :meth:`blocks`; images without
-        orthogonal blocks get the draws of :meth:`blocks`.
+        orthogonal blocks, and files, get the draws of :meth:`blocks`.
         """
         latent = self.noise.latent_shape(shape)
-        if patch_of(latent) is None:
+        if self.noise.on_file or patch_of(latent) is None:
             yield from self.blocks(sample_id, draws, shape, start)
             return
         for number in _blocks_with(start, draws, BLOCK):
@@ -221,10 +255,42 @@ class NoiseProcess:
     def _key(self, sample_id: str) -> int:
         return stream_key(self.seed, self._stream_name, sample_id)
 
+    def _latent_shape(self, sample_id: str, shape: Shape) -> tuple[int, ...]:
+        """The shape of z for a sample whose input has this shape."""
+        if self.noise.on_file:
+            shape = shape_of(self._photo(sample_id)[1])
+        return self.noise.latent_shape(shape)
+
+    def _photo(self, sample_id: str) -> tuple[Photo, Tensor]:
+        """The decoded file of a sample, and its pixels on the device; the last one is cached.
+
+        Raises:
+            SampleError: it cannot be read, or the noise does not fit its shape.
+        """
+        if self.photos is None:
+            raise ValueError(f"the noise {self.label} is on files, and the process has none")
+        if sample_id not in self._cached_photo:
+            photo = self.photos.read(sample_id)
+            try:
+                self.noise.check(shape_of(photo.pixels), [at.number for at in self.levels])
+            except SpecError as error:
+                where = f"noise {self.label}, the file of {sample_id!r}: {error.where}"
+                raise SampleError(where, error.what, error.remedy) from error
+            self._cached_photo.clear()
+            self._cached_photo[sample_id] = photo, photo.pixels.to(self.device, self.dtype)
+        return self._cached_photo[sample_id]
+
     @property
     def _stream_name(self) -> str:
-        """The kind, and the stream if it has a name: the part of a seed that a process decides."""
-        return f"{self.kind} {self.stream} stream" if self.stream else self.kind
+        """The kind with its place, and the stream if it has a name: the part of a seed that a
+        process decides."""
+        kind = noise_label(self.kind, self.noise.at)
+        return f"{kind} {self.stream} stream" if self.stream else kind
+
+    @cached_property
+    def _cached_photo(self) -> dict[str, tuple[Photo, Tensor]]:
+        """The file that was used last, by sample id."""
+        return {}
 
     @cached_property
     def _orthogonal(self) -> OrderedDict[tuple[str, int, tuple[int, ...]], Tensor]:
@@ -236,10 +302,11 @@ class NoiseProcess:
         # Not the global one: a user's own random numbers are never touched.
         return torch.Generator(device=self.device)
 
-    def check(self, shape: Shape, labels: Iterable[tuple[str, int]]) -> None:
+    def check(self, sample_id: str, shape: Shape, labels: Iterable[tuple[str, int]]) -> None:
         """Check the noise against the images and their labels.
 
         Args:
+            sample_id: of a sample, whose file is checked by noise on files.
             shape: channels, height, width of the images.
             labels: sample ids and labels (-1: none), if known; read only by noises with labels of
                 their own.
@@ -248,16 +315,28 @@ class NoiseProcess:
             SpecError, DataError: they do not fit.
         """
         with self._blaming():
-            self.noise.check(shape, [at.number for at in self.levels])
+            if not self.noise.on_file:
+                self.noise.check(shape, [at.number for at in self.levels])
             self.noise.check_labels(labels)
             # Raises here, under the plugin's name, if a plugin gives no shape.
-            torch.Size(self.noise.latent_shape(shape))
+            torch.Size(self._latent_shape(sample_id, shape))
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
-        """:meth:`Noise.noisy <robaudit.noise.noise.Noise.noisy>`."""
+        """:meth:`Noise.noisy <robaudit.noise.noise.Noise.noisy>`; noise on files takes one sample,
+        and reads its file instead of x."""
         with self._blaming():
+            if self.noise.on_file:
+                (sample_id,) = ids
+                return self._prepared(sample_id, z, level).to(x)
             pixels = self.noise.noisy(x, z, level, ids=ids)
             return self._valid(pixels, "noisy", (len(z), *x.shape[1:]), x.dtype)
+
+    def _prepared(self, sample_id: str, z: Tensor, level: float) -> Tensor:
+        """Noisy copies of a file, resized and cropped: float64 on the CPU (n, channels, height,
+        width)."""
+        photo, pixels = self._photo(sample_id)
+        noisy = self.noise.noisy(pixels[None], z, level, ids=[sample_id])
+        return photo.prepared(self._valid(noisy, "noisy", (len(z), *pixels.shape), pixels.dtype))
 
     def amplitude(self, level: float, shape: Shape) -> float:
         """a(level) of additive noise."""

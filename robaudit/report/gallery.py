@@ -18,6 +18,7 @@ from torch import Tensor
 
 from robaudit.auditing.claim import noises_of, spec_of, without_download
 from robaudit.auditing.environment import image_digest
+from robaudit.auditing.prepare import with_files
 from robaudit.datasets.dataset import Dataset
 from robaudit.datasets.open_dataset import open_dataset
 from robaudit.errors import RobauditError, SampleError
@@ -99,9 +100,11 @@ class RunImages:
                     f"no longer has a sample {sample_id!r}",
                     "restore the data set that the run was made on",
                 )
+        spec, trust = source or ImageSource(own, trust=False)
+        data = without_download(spec.dataset)
+        noises = with_files(noises_of(run, own), data, spec.base_dir, trust=trust)
         self._noises: dict[str | None, NoiseProcess] = {
-            noise.label: noise.seeded(own.run.seed, torch.device("cpu"))
-            for noise in noises_of(run, own)
+            noise.label: noise.seeded(own.run.seed, torch.device("cpu")) for noise in noises
         }
 
     def clean(self, sample_id: str) -> Tensor:

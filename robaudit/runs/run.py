@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,7 @@ from robaudit.runs.info import RunInfo
 from robaudit.runs.rows import Row
 from robaudit.runs.serialise import stream_rows_json
 from robaudit.runs.table import Columns, ResultTable
+from robaudit.settings import FRESH
 
 if TYPE_CHECKING:
     from robaudit.datasets.dataset import Dataset
@@ -163,11 +165,7 @@ def read_run(path: Path, *, kept: bool = False) -> Run:
     folder = RunFolder(path)
     info = folder.info()
     if not info.complete:
-        raise RunError(
-            str(path),
-            "this run is unfinished",
-            "resume it: run the same robaudit estimate command again",
-        )
+        raise RunError(str(path), "this run is unfinished", f"resume it: {_resuming(info.command)}")
     samples = path / "samples.json"
     # This file alone: readers of a run use no other output, and while an extension is computed the
     # state grows.
@@ -181,6 +179,18 @@ def read_run(path: Path, *, kept: bool = False) -> Run:
     rows = StoredRows(samples, info, kept=kept)
     large = samples.stat().st_size > SMALL
     return Run(path, info, rows if large else tuple(rows))
+
+
+def _resuming(command: str | None) -> str:
+    """The command that continues a run; run.json has the one of its last session."""
+    try:
+        words = shlex.split(command or "")
+    except ValueError:  # a long command that was cut off
+        words = []
+    if words[:2] != ["robaudit", "estimate"]:
+        return "run the same audit again"
+    # Quoted again, as the folder may come from a stranger. A run that is there is not fresh.
+    return shlex.join(word for word in words if word != FRESH.flag)
 
 
 def chosen(

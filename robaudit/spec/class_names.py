@@ -12,6 +12,7 @@ import stat
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationInfo
 
@@ -19,11 +20,30 @@ from robaudit.files import expanded
 from robaudit.spec.fields import unquoted
 from robaudit.text import distinct
 
+IMAGENET = "imagenet"
+"""The class names of ImageNet, by its name instead of a file."""
 BASE_DIR = "base_dir"
 """Key in the validation context: the folder of relative paths."""
 _SYNSET_WORDS = re.compile(r"(n\d{8})[\s,]+(\S.*)")
 """A line of ImageNet's class lists: a synset and its synonyms."""
 _LARGEST = 2**24  # bytes of a file: 16 MiB hold a million ids; weights by mistake are refused
+
+
+def imagenet_names() -> dict[str, tuple[str, ...]]:
+    """Names and synsets of ImageNet's 1000 classes, from timm's own lists, as keys of a spec;
+    without timm the names alone, from torchvision."""
+    try:
+        from timm.data.imagenet_info import ImageNetInfo
+    except ImportError:
+        from torchvision.models import ResNet50_Weights
+
+        return {"class_names": distinct(ResNet50_Weights.IMAGENET1K_V1.meta["categories"])}
+    info: Any = ImageNetInfo()
+    ids = tuple(info.label_names())
+    return {
+        "class_names": distinct([info.label_name_to_description(synset) for synset in ids], ids),
+        "class_ids": ids,
+    }
 
 
 def read_class_names(value: object, info: ValidationInfo) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import zipfile
 from collections.abc import Mapping
@@ -42,13 +43,20 @@ def normalisation(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return NORMALISATIONS[key]
 
 
+def from_here(text: str, base: Path) -> str:
+    """A path relative to the current folder, as a spec in the folder ``base`` writes it."""
+    path = expanded(text)
+    is_base = path.is_absolute() or base == Path.cwd()
+    return str(path) if is_base else os.path.relpath(path, base)
+
+
 def dataset_section(text: str, base: Path, limit: int) -> dict[str, Any]:
     """The ``dataset`` section for a path (by its kind), for ``digits``, or for ``torchvision:NAME``
     with its files in ``data/``.
 
     Args:
         text: the option.
-        base: the spec's folder, the base of relative paths.
+        base: the spec's folder; paths of the option are relative to the current one.
         limit: number of images: the first ones of an array, or a random subset of folders, whose
             first images all belong to one class.
 
@@ -57,7 +65,7 @@ def dataset_section(text: str, base: Path, limit: int) -> dict[str, Any]:
     """
     family, colon, name = text.partition(":")
     # A folder of this name is the user's own data.
-    if text == _EMBEDDED and not (base / text).exists():
+    if text == _EMBEDDED and not Path(text).exists():
         return {"kind": "digits", "limit": limit}
     if colon and family == "torchvision":
         if not name:
@@ -65,9 +73,9 @@ def dataset_section(text: str, base: Path, limit: int) -> dict[str, Any]:
                 f"--data {text}", "does not name a data set", "for example torchvision:CIFAR10"
             )
         return {"kind": "torchvision", "name": name, "root": "data", "limit": limit}
-    text = str(expanded(text))
-    section = recognised(text, base)
-    if not (base / text).exists() and not has_magic(text):
+    written = from_here(text, base)
+    section = recognised(written, base)
+    if not (base / written).exists() and not has_magic(text):
         raise SpecError(
             f"--data {text}",
             "no such file or folder",
@@ -85,7 +93,7 @@ def dataset_section(text: str, base: Path, limit: int) -> dict[str, Any]:
         )
     # The first images of a folder all belong to one class; those of an array rarely do.
     if section["kind"] == "npz":
-        return {**section, **_without_labels(base / text), "limit": limit}
+        return {**section, **_without_labels(base / written), "limit": limit}
     return {**section, "sample": {"size": limit}}
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NoReturn
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
 from pydantic import (
     AfterValidator,
@@ -15,6 +15,7 @@ from pydantic import (
     Field,
     PrivateAttr,
     SerializeAsAny,
+    SerializerFunctionWrapHandler,
     ValidationInfo,
     field_validator,
     model_serializer,
@@ -22,10 +23,26 @@ from pydantic import (
 )
 
 from robaudit.errors import DataError, SpecError, did_you_mean
-from robaudit.levels import GAUSSIAN, LEVEL_KEYS, NONE, LevelName, NoiseLevel
+from robaudit.levels import (
+    ABOUT_PLACE,
+    FILE,
+    GAUSSIAN,
+    LEVEL_KEYS,
+    NONE,
+    LevelName,
+    NoiseLevel,
+    NoisePlace,
+    noise_label,
+)
 from robaudit.plugins import DATASETS, blaming, installed, load_class, reference
 from robaudit.settings import BY
-from robaudit.spec.class_names import read_class_ids, read_class_names, read_ids
+from robaudit.spec.class_names import (
+    IMAGENET,
+    imagenet_names,
+    read_class_ids,
+    read_class_names,
+    read_ids,
+)
 from robaudit.spec.fields import (
     MISSING_KEY,
     WRONG_KEY,
@@ -82,6 +99,11 @@ class ModelSpec(SpecSection):
     std: OneOrMore[Positive] = Field(
         (), description="standard deviation per channel, divided by after the noise is added"
     )
+    channels: Literal["rgb", "bgr"] = Field(
+        "rgb",
+        description="order of the colours that the network takes, also in mean and std; images "
+        "and noise stay red, green, blue",
+    )
     output: str | int | None = Field(
         None, description="key or index of the logits if the model returns a dict or a tuple"
     )
@@ -100,6 +122,14 @@ class ModelSpec(SpecSection):
                 "needs a path (or, for format python, an architecture package.module:function)"
             )
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_usual_channels(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Runs that were made before the key existed keep the identity of their spec.
+        document: dict[str, Any] = handler(self)
+        if document.get("channels") == "rgb":
+            del document["channels"]
+        return document
 
 
 class SampleSpec(SpecSection):
@@ -138,8 +168,8 @@ class BaseDatasetSpec(SpecSection):
         ),
     ] = Field(
         None,
-        description="names by class index, {index: name}, {name: index}, or a file of them "
-        "(.txt: one per line; .json); also the order of "
+        description="names by class index, {index: name}, {name: index}, a file of them "
+        "(.txt: one per line; .json), or imagenet; also the order of "
         "class folders, which are sorted by name without it",
     )
     class_ids: Annotated[
@@ -186,6 +216,15 @@ class BaseDatasetSpec(SpecSection):
             "use label or predicted; csv, npz and hf have columns",
         )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _names_of_imagenet(cls, values: Any) -> Any:
+        """The names and synsets of ImageNet's classes, where ``class_names`` is ``imagenet``."""
+        if not isinstance(values, Mapping) or values.get("class_names") != IMAGENET:
+            return values
+        named = imagenet_names()
+        return {**named, **values, "class_names": named["class_names"]}
+
     @model_validator(mode="after")
     def _one_selection(self) -> BaseDatasetSpec:
         # Two selections could mean either order, with other samples in each.
@@ -216,6 +255,26 @@ class ImageOptions(BaseDatasetSpec):
         "floor (Transformers)",
     )
     channels: Literal[1, 3] = 3
+
+    @field_validator("channels", mode="before")
+    @classmethod
+    def _order_of_the_network(cls, value: object) -> object:
+        if value in ("rgb", "bgr"):
+            raise ValueError(f"is 1 or 3; colours in the network's order: model.channels: {value}")
+        return value
+
+    _is_photo: bool = PrivateAttr(default=False)
+
+    @property
+    def is_photo(self) -> bool:
+        """Whether images stay as they are decoded, of any size."""
+        return self._is_photo
+
+    def of_photos(self) -> Self:
+        """The same files as they are decoded: without resize and crop, grey or colour."""
+        photos = self.model_copy(update={"resize": None, "crop": None, "channels": None})
+        photos._is_photo = True
+        return photos
 
 
 class FilesSpec(ImageOptions):
@@ -324,6 +383,7 @@ def _each_name(value: object) -> object:
 
 
 Levels = Annotated[OneOrMore[Positive], Field(max_length=MOST_LEVELS)]
+_LONGEST_NAME = 60
 
 
 class NoiseSpec(SpecSection):
@@ -334,9 +394,10 @@ class NoiseSpec(SpecSection):
 
     kind: str = GAUSSIAN
     # No colon and no equals sign, which separate the parts of a level's key: gaussian:sigma=0.05.
-    name: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=60)] = Field(
+    name: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=_LONGEST_NAME)] = Field(
         "", description="label in the results; default: the kind"
     )
+    at: NoisePlace = Field("input", description=ABOUT_PLACE)
     clip: bool = Field(False, description="clip the noisy pixels to [0, 1]")
     sigma: Levels | None = Field(
         None,
@@ -366,6 +427,8 @@ class NoiseSpec(SpecSection):
                 f"has two kinds of levels, {present[0]} and {present[1]}; keep the one that "
                 f"{self.kind} takes"
             )
+        if len(self.label) > _LONGEST_NAME:
+            raise ValueError(f"is called {self.label!r}, which is too long; shorten its name")
         if self.label == NONE:
             raise ValueError(
                 f"is called {self.label!r}, the word for results without noise; choose another name"
@@ -385,7 +448,7 @@ class NoiseSpec(SpecSection):
     @property
     def label(self) -> str:
         """Its name in the results."""
-        return self.name or self.kind
+        return noise_label(self.name or self.kind, self.at)
 
     @property
     def level_name(self) -> LevelName:
@@ -404,16 +467,19 @@ class NoiseSpec(SpecSection):
         return dict(self.model_extra or {})
 
     @property
-    def at(self) -> tuple[NoiseLevel, ...]:
+    def at_levels(self) -> tuple[NoiseLevel, ...]:
         """The noise at each of its levels, in the spec's order."""
         return tuple(NoiseLevel(self.label, level, self.level_name) for level in self.levels)
 
     @model_serializer
     def _as_written(self) -> dict[str, Any]:
         """The noise as in a spec: only its own level name, and its options beside the keys."""
+        # Without the default place, so that a run without files keeps the identity of its spec.
+        place = {"at": self.at} if self.at == FILE else {}
         return {
             "kind": self.kind,
             "name": self.label,
+            **place,
             "clip": self.clip,
             str(self.level_name): list(self.levels),
             **self.options,
@@ -614,7 +680,7 @@ class AuditSpec(SpecSection):
         """Every level of every noise, in the spec's order."""
         levels: list[NoiseLevel] = []
         for noise in self.noise:
-            levels += noise.at
+            levels += noise.at_levels
         return tuple(levels)
 
     _origin: Origin = PrivateAttr(default_factory=Origin)

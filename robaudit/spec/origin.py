@@ -18,11 +18,13 @@ class OwnPreparation:
         source: the file or entry, for messages.
         keys: mean, std, and the keys of image files.
         trained: whether they describe these weights; otherwise they describe the architecture.
+        architecture: of the model, as a spec names it.
     """
 
     source: str
     keys: Mapping[str, Any]
     trained: bool
+    architecture: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from typing import Any
 
 from robaudit.auditing.audit import Computed, compute
 from robaudit.auditing.environment import deterministic, pick_device
-from robaudit.auditing.main_loop import OnError
 from robaudit.auditing.outputs import first_info, history
 from robaudit.auditing.prepare import PreparedAudit, Request, on_stream, prepare
 from robaudit.datasets.dataset import Dataset
@@ -24,6 +23,7 @@ from robaudit.progress import Listener
 from robaudit.runs.info import RunInfo
 from robaudit.runs.rows import Row
 from robaudit.spec.model import AuditSpec
+from robaudit.spec.skipping import OnError
 from robaudit.stats.summary import share
 from robaudit.validation.deviations import ReferenceComparison, Truths, compare
 from robaudit.validation.verdicts import advice, remark, verdict
@@ -113,7 +113,7 @@ def validate(
     device = pick_device(spec.run.device)
     whole = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     subset = Selected(whole, random_subset(len(whole), images, spec.run.seed))
-    request = Request(spec, trust=trust, skip_bad=on_error == "skip", dataset=subset)
+    request = Request(spec, trust=trust, skip_bad=on_error != "stop", dataset=subset)
     # No TF32 in clean passes and in the reference, whatever the process has set.
     with deterministic(spec.run.deterministic, device), rounded_products(False):
         ready = prepare(request, device, listener).at_levels(listener)

@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from robaudit.runs.rows import TABLE_COLUMNS
+from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.golden import Golden
 from tests.specs import WEIGHTS, digits, read_rows, save_npz, write
@@ -189,12 +191,76 @@ def test_on_error_skip_lists_and_counts(
     ) == (18, 2, 18)
 
 
+def test_the_home_folder_in_an_option(
+    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No shell expands it there."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert run_cli("estimate", write(tmp_path, digits(limit=2)), "--out=~/run").code == 0
+    assert (tmp_path / "home" / "run" / "samples.csv").is_file()
+    assert not (tmp_path / "~").exists()
+    assert run_cli("show", "~/run", "--output=~/levels.csv", "--format", "csv").code == 0
+    assert (tmp_path / "home" / "levels.csv").is_file()
+
+
+@pytest.mark.parametrize("kind", ["images", "csv"])
+def test_photos_that_are_turned_upright_get_a_note(
+    kind: str, tmp_path: Path, run_cli: RunCli
+) -> None:
+    (tmp_path / "photos").mkdir()
+    for i in range(4):
+        image = Image.new("L", (8, 8), 50 * i)
+        image.getexif()[0x0112] = 1 if i == 0 else 6
+        image.save(tmp_path / "photos" / f"{i}.jpg", exif=image.getexif())
+    rows = "".join(f"photos/{i}.jpg,{i}\n" for i in range(4))
+    (tmp_path / "list.csv").write_text("path,label\n" + rows)
+    path = "photos" if kind == "images" else "list.csv"
+    dataset = {"kind": kind, "path": path, "channels": 1}
+    _, _, err = run_cli("estimate", write(tmp_path, digits(dataset=dataset)), "--out", "run")
+    assert "3 of the first 4 images are turned upright by their EXIF orientation" in err
+
+
+def sizes(folder: Path, others: int) -> Path:
+    """A spec of twenty photos, this many of them of another size than the first."""
+    rng = np.random.default_rng(0)
+    for i in range(20):
+        side = 9 if i >= 20 - others else 8
+        path = folder / "photos" / str(i % 10) / f"{i:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (side, side), dtype=np.uint8)).save(path)
+    return write(folder, digits(dataset={"kind": "images", "path": "photos", "channels": 1}))
+
+
+def test_other_sizes_are_cropped_and_not_skipped(
+    tmp_path: Path, run_cli: RunCli, refuse: Refuse
+) -> None:
+    assert "skip" not in refuse("estimate", sizes(tmp_path, 17))
+    cropped = ("--set", "dataset.resize=8", "--set", "dataset.crop=8", "--out", "cropped")
+    assert run_cli("estimate", "spec.yaml", *cropped).code == 0
+
+
+@pytest.mark.parametrize(
+    ("others", "allowed", "code"), [(2, "skip", 0), (3, "skip", 2), (3, "0.2", 0)]
+)
+def test_more_than_a_tenth_skipped_is_a_failure(
+    others: int, allowed: str, code: int, tmp_path: Path, run_cli: RunCli
+) -> None:
+    command = ("estimate", sizes(tmp_path, others), "--out", "run", "--on-error", allowed)
+    outcome = run_cli(*command)
+    assert outcome.code == code
+    assert ("3 of 20 samples skipped, more than 10%" in outcome.err) == (code == 2)
+    # Also of a run that is there already: it may have been made with a larger share.
+    assert run_cli(*command).code == code
+    assert run_cli(*command[:-1], "0.2").code == 0
+    assert run_cli(*command).code == code
+
+
 def test_every_sample_skipped_after_the_start_is_exit_5(
     tmp_path: Path, run_cli: RunCli, golden: Golden
 ) -> None:
     save_npz(tmp_path / "x.npz", labels=[11, 12, 13, 14])
     spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz"}))
-    code, out, err = run_cli("estimate", spec, "--out", "run", "--on-error", "skip")
+    code, out, err = run_cli("estimate", spec, "--out", "run", "--on-error", "1")
     assert (code, out) == (5, "")
     golden.lines(err)
     assert not (tmp_path / "run" / "samples.csv").exists()

@@ -117,6 +117,17 @@ def test_what_is_there_already_needs_no_work(run: Path, run_cli: RunCli, golden:
     assert (run / "samples.csv").read_bytes() == before
 
 
+def test_a_smaller_limit_does_not_compute_all_samples(
+    run: Path, run_cli: RunCli, refuse: Refuse
+) -> None:
+    """An extension adds to every sample of the run."""
+    before = (run / "samples.csv").read_bytes()
+    fewer = ("estimate", "spec.yaml", "--out", "run", "--extend", "--limit", "3")
+    refuse(*fewer, "--estimator", "softmax")
+    refuse(*fewer, "--sigma", "0.7")
+    assert (run / "samples.csv").read_bytes() == before
+
+
 def test_default_folder_is_found(
     tmp_path: Path, run_cli: RunCli, golden: Golden, refuse: Refuse
 ) -> None:

@@ -126,6 +126,42 @@ def test_a_flat_folder_without_labels(tmp_path: Path, run_cli: RunCli, golden: G
     assert "clean accuracy  not measured (no labels)" in done.out
 
 
+def photos(folder: Path) -> Path:
+    """Twenty photos of different sizes, in class folders; the last is damaged."""
+    for number in range(20):
+        path = folder / "photos" / str(number % 10) / f"{number:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (20 + number, 16), 10 * number).save(path)
+    path.write_bytes(b"damaged")
+    return folder / "photos"
+
+
+def test_photos_are_cropped_and_a_damaged_one_skipped(tmp_path: Path, run_cli: RunCli) -> None:
+    photos(tmp_path)
+    grey = ("init", *MODEL, "--data", "photos", "--set", "dataset.channels=1")
+    sizes = ("--resize", "10", "--crop", "8")
+    assert run_cli(*grey, *sizes).code == 2
+    done = run_cli(*grey, *sizes, "--on-error", "skip")
+    assert done.code == 0, done.err
+    assert "next: robaudit estimate audit.yaml --on-error skip" in done.out
+    dataset = load_spec(tmp_path / "audit.yaml").document()["dataset"]
+    assert (dataset["resize"], dataset["crop"]) == (10, 8)
+
+
+@pytest.mark.parametrize("spec", ["audit.yaml", "specs/audit.yaml"])
+def test_paths_are_relative_to_the_current_folder(
+    spec: str, tmp_path: Path, run_cli: RunCli
+) -> None:
+    """The spec has them relative to its own folder."""
+    (tmp_path / "specs").mkdir()
+    save_npz(tmp_path / "x.npz")
+    (tmp_path / "net.safetensors").symlink_to(WEIGHTS)
+    model = ("--model", "net.safetensors", "--architecture", "robaudit:digits_cnn")
+    done = run_cli("init", *model, "--data", "x.npz", spec)
+    assert done.code == 0, done.err
+    assert run_cli("estimate", spec, "--out", "run", "--limit", "2").code == 0
+
+
 def test_the_former_name_of_draws(tmp_path: Path, run_cli: RunCli) -> None:
     done = run_cli("init", *MODEL, *DIGITS, "--samples", "7", "--no-check")
     assert done.code == 0, done.err

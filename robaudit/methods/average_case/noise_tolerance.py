@@ -60,7 +60,7 @@ class NoiseTolerance(Estimator):
     """
 
     quantity = TOLERANCE
-    needs = Need.NOISE | Need.RANDOM
+    needs = Need.NOISE | Need.RANDOM | Need.INPUT
     interval = _ORDER_STATISTICS
     summary = "the largest noise level that keeps the class with probability `level`"
     prefer = (

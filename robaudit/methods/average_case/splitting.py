@@ -46,7 +46,7 @@ class Splitting(Estimator):
     """
 
     quantity = LOG10_P_FAIL
-    needs = Need.LEVEL | Need.RANDOM
+    needs = Need.LEVEL | Need.RANDOM | Need.INPUT
     interval = Interval(IntervalKind.LOGNORMAL, remark="repeats")
     summary = "probability of a rare failure, as a product of probabilities that are not rare"
     prefer = (

@@ -61,7 +61,7 @@ class CertifiedRadius(Estimator):
     """
 
     quantity = CERTIFIED
-    needs = Need.LEVEL
+    needs = Need.LEVEL | Need.INPUT
     interval = CERTIFICATE
     summary = "radius within which the majority vote under noise provably keeps its class"
     prefer = (

@@ -51,7 +51,7 @@ class SmoothedMargin(LipschitzCertificate):
     out.
     """
 
-    needs = Need.LEVEL | Need.RANDOM
+    needs = Need.LEVEL | Need.RANDOM | Need.INPUT
     summary = (
         "a radius within which the mean margin under Gaussian noise stays positive, from a "
         "Lipschitz constant"

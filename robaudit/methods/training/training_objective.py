@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from robaudit.errors import SpecError
+from robaudit.levels import FILE
 from robaudit.noise.installed import build
 from robaudit.noise.noise import BASE_DIR, Noise, shape_of
 from robaudit.numerics.log_losses import log_cross_entropy
@@ -142,6 +143,8 @@ class NoisyObjective(Objective):
     def _build(self, info: ValidationInfo) -> NoisyObjective:
         if len(self.noise.levels) != 1:
             raise ValueError(f"noise has {len(self.noise.levels)} levels; give one")
+        if self.noise.at == FILE:
+            raise ValueError("noise at: file is for audits; training has no image files")
         context = info.context or {}
         try:
             (noise,) = build([self.noise], context.get(BASE_DIR, Path()))

@@ -164,12 +164,12 @@ def test_a_value_that_is_no_number(tmp_path: Path, run_cli: RunCli) -> None:
     done = run_cli("estimate", spec, "--out", "run", "-q")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "miscounted:q=10 gave nan at sigma 0.2" in done.err
-    assert run_cli("estimate", spec, "--out", "run", "-q", "--on-error", "skip").code == 0
+    assert run_cli("estimate", spec, "--out", "run", "-q", "--on-error", "0.2").code == 0
     assert len(read_rows(tmp_path / "run")) == 7 * 3
     assert [skip["sample_id"] for skip in read_info(tmp_path / "run")["skipped"]] == ["6"]
     assert (
         "this run is complete; nothing was recomputed"
-        in run_cli("estimate", spec, "--out", "run", "--on-error", "skip").err
+        in run_cli("estimate", spec, "--out", "run", "--on-error", "0.2").err
     )
 
 

@@ -55,6 +55,7 @@ class Replay(Engine):
         start: int = 0,
         pairs: bool = False,
         orthogonal: bool = False,
+        rows: int | None = None,
     ) -> Iterator[tuple[NoisyBatch, Tensor]]:
         """All the passes asked for as one batch."""
         self._make(x, ids, at, start + draws, pairs, orthogonal)

@@ -200,7 +200,7 @@ def test_a_run_that_skipped_a_sample_is_found_again(tmp_path: Path) -> None:
     images, labels = floats(4)
     broken = images.clone()
     broken[1] = float("nan")
-    options: Any = {**FEW, "out": tmp_path / "run", "on_error": "skip"}
+    options: Any = {**FEW, "out": tmp_path / "run", "on_error": 0.5}
     with pytest.warns(RobauditWarning, match="skipped"):
         first = robaudit.audit(network(), (broken, labels), **options)
     assert len(first.rows) == 3

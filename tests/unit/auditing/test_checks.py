@@ -148,7 +148,7 @@ def test_channels_swapped(tmp_path: Path) -> None:
             labels=data["labels"][:CHECKED],
         )
     line = only_warning(check(spec("cifar10_cnn_a_mix", path=str(tmp_path / "bgr.npz"))))
-    assert line.endswith("with red and blue swapped (RGB/BGR)")
+    assert line.endswith("with model.channels: bgr (red and blue swapped)")
 
 
 def test_inverted_pixels(tmp_path: Path) -> None:

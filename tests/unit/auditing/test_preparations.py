@@ -86,8 +86,8 @@ def warnings_of(asked: AuditSpec, centres: tuple[float, ...]) -> list[str]:
     model = from_module(Brightness(centres), mean=asked.model.mean, std=asked.model.std, name="net")
     data = open_dataset(asked.dataset, base_dir=asked.base_dir, trust=False)
 
-    def prepared(shape: Any, most: int) -> Any:
-        return preparations(asked, shape, most, trust=False, in_memory=False)
+    def prepared(shape: Any) -> Any:
+        return preparations(asked, shape, trust=False, in_memory=False)
 
     return list(
         check_input(model, data, gradients=False, skip_bad=False, prepared=prepared).warnings
@@ -222,3 +222,40 @@ def test_the_normalisation_of_timm_is_tried_in_memory(tmp_path: Path) -> None:
     )
     with pytest.warns(RobauditWarning, match=text):
         robaudit.audit(net, data, sigma=0.1, estimators="softmax", mean=0.5, std=0.5)
+
+
+def test_the_configuration_of_timm_is_compared_whatever_the_accuracy() -> None:
+    """Where every image is right, no correction can gain anything."""
+    net = Brightness()
+    net.pretrained_cfg = {  # type: ignore[assignment]  # as timm.create_model sets it
+        "mean": (0.1,) * 3,
+        "std": (0.05,) * 3,
+        "input_size": (3, 16, 16),
+    }
+    images = torch.tensor([0.3, 0.5, 0.7]).repeat(20)[:, None, None, None].expand(-1, 3, 8, 8)
+    with pytest.warns(RobauditWarning, match="configuration"):
+        run = robaudit.audit(
+            net, (images, torch.arange(3).repeat(20)), sigma=0.1, estimators="softmax"
+        )
+    size, normalisation = run.info.warnings
+    assert size.endswith("is for images of 3 x 16 x 16, and these are 3 x 8 x 8")
+    assert "no mean and std are applied, but its timm configuration has mean" in normalisation
+
+
+@pytest.mark.parametrize("mean", [0.2, 0.4])
+def test_a_file_of_another_format_is_compared_with_what_lies_beside_it(
+    mean: float, tmp_path: Path
+) -> None:
+    model = f"path: net/net.onnx, mean: {mean}, std: 0.5"
+    found = spec(tmp_path, ", resize: 40, crop: 32", model)
+    assert found.origin.taken == ()
+    says = "net/config.json: the model's own preprocessing has mean: [0.2, 0.2, 0.2]"
+    assert [line.startswith(says) for line in overridden(found)] == [True] * (mean != 0.2)
+
+
+def test_another_architecture_than_the_folder_s(tmp_path: Path) -> None:
+    found = spec(tmp_path, model="path: net, architecture: 'timm:resnet34'")
+    (line,) = overridden(found)
+    assert line == (
+        "net/config.json: describes timm:resnet18, but the spec has architecture: timm:resnet34"
+    )

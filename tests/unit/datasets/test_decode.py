@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 from torchvision.transforms import functional
 
-from robaudit.datasets.decode import file_pixels, image_pixels
+from robaudit.datasets.decode import file_pixels, image_pixels, is_turned
 from robaudit.datasets.in_memory import open_in_memory
 from robaudit.errors import SampleError
 from robaudit.spec.model import ImageOptions
@@ -58,6 +58,26 @@ def test_images_are_upright(tmp_path: Path, name: str, orientation: int) -> None
     torch.testing.assert_close(read(path), expected, rtol=0, atol=0)
     with Image.open(path) as image:
         torch.testing.assert_close(open_in_memory([image])[0].pixels, expected, rtol=0, atol=0)
+
+
+def test_formats_of_phones_are_named(tmp_path: Path, golden: Golden) -> None:
+    for brand in (b"heic", b"mif1", b"avif"):
+        path = tmp_path / "a.jpg"
+        path.write_bytes(b"\0\0\0\x18ftyp" + brand + bytes(20))
+        golden(message(path))
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_photos_that_are_turned_are_known_by_their_headers(
+    tmp_path: Path, orientation: int
+) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(COLOUR).save(path := tmp_path / "a.jpg", exif=exif)
+    where = (path.name, path.name, tmp_path, Path(os.path.realpath(tmp_path)))
+    assert is_turned(*where) == (orientation == 6)
+    path.write_bytes(b"damaged")
+    assert not is_turned(*where)
 
 
 def test_sixteen_bits_are_upright(tmp_path: Path) -> None:

@@ -135,6 +135,8 @@ def test_empty_folder(tmp_path: Path, golden: Golden) -> None:
     golden(message(tmp_path))
     (tmp_path / "pets" / "cat").mkdir()
     golden(message(tmp_path))
+    (tmp_path / "pets" / "cat" / "a.heic").touch()
+    golden(message(tmp_path))
 
 
 def test_a_class_folder_that_cannot_be_listed(

@@ -52,6 +52,19 @@ def test_normalises_after_clipping() -> None:
     )
 
 
+def test_a_network_of_blue_green_red(tmp_path: Path) -> None:
+    """Mean and std are in the order of the network, images are not."""
+    net = nn.Sequential(nn.Conv2d(3, 1, 1), nn.Flatten())
+    mean = (0.1, 0.2, 0.3)
+    std = (0.5, 0.6, 0.7)
+    path = script(tmp_path, net)
+    images = pixels(4, 3)
+    model = load(path, mean=mean, std=std, channels="bgr")
+    usual = load(path, mean=mean, std=std)
+    assert torch.equal(model(images), usual(images.flip(1)))
+    assert not torch.allclose(model(images), usual(images))
+
+
 def test_a_network_that_works_in_place_leaves_the_images_alone() -> None:
     images = pixels()
     before = images.clone()

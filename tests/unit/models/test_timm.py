@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from robaudit.datasets.decode import file_pixels
 from robaudit.errors import RobauditError
-from robaudit.models.pretrained import describe, imagenet_names
+from robaudit.models.pretrained import describe
+from robaudit.spec.class_names import imagenet_names
 from robaudit.spec.model import ImageOptions, ModelSpec
 from tests.golden import Golden
 from tests.unit.models.conftest import refusal

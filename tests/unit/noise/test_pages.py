@@ -132,7 +132,7 @@ def test_the_parameters_of_corruptions(name: str) -> None:
 @pytest.mark.parametrize("kind", [Spatial, Corruption, CorruptedSet])
 def test_the_defaults_of_options(kind: type[BaseModel]) -> None:
     for name, field in kind.model_fields.items():
-        if name not in ("name", "clip") or (name == "name" and kind is not Spatial):
+        if name not in ("name", "at", "clip") or (name == "name" and kind is not Spatial):
             described = table_rows(f"`{name}`")
             assert described
             if not field.is_required():

@@ -62,6 +62,17 @@ def test_wrong_files(tmp_path: Path, name: str, text: str | bytes, golden: Golde
     golden(caught.value)
 
 
+def test_imagenet_by_its_name(tmp_path: Path) -> None:
+    spec = digits(dataset={"kind": "images", "path": "photos", "class_names": "imagenet"})
+    dataset = load_spec(write(tmp_path, spec)).dataset
+    assert dataset.class_names is not None
+    assert dataset.class_names[0].startswith("tench")
+    assert len(set(dataset.class_names)) == 1000
+    # So that folders of synsets are matched, too.
+    assert dataset.class_ids is not None
+    assert dataset.class_ids[0] == "n01440764"
+
+
 @pytest.mark.parametrize(
     "written",
     [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robaudit.spec.model import AuditSpec, base_identity, identity
+from robaudit.spec.model import AuditSpec, ModelSpec, base_identity, identity
 from tests.levels import sigma
 from tests.specs import digits
 
@@ -115,3 +115,10 @@ def test_identity(change: dict[str, Any]) -> None:
     new = spec(**change).document()
     assert (identity(new) == identity(old)) == (change in SAME.values())
     assert (base_identity(new) == base_identity(old)) == (change not in ANOTHER.values())
+
+
+def test_the_usual_order_of_channels_leaves_no_key_in_the_document() -> None:
+    # A run of an earlier version keeps the identity of its spec.
+    assert "channels" not in ModelSpec(path="a.pt").model_dump()
+    assert "channels" not in ModelSpec(path="a.pt", channels="rgb").model_dump(mode="json")
+    assert ModelSpec(path="a.pt", channels="bgr").model_dump()["channels"] == "bgr"
