@@ -206,6 +206,9 @@ class IntervalKind(StrEnum):
     CONFIDENCE_SEQUENCE = "confidence-sequence"
     JACKKNIFE = "jackknife"
     LOGNORMAL = "lognormal"
+    CHAINS = "chains"
+    """From Markov chains: what they have not settled is in the interval, and may have the same
+    sign in all images."""
     UPPER_BOUND = "upper bound"
     LOWER_BOUND = "lower bound"
     CENSORED = "censored"
@@ -231,7 +234,7 @@ class Interval:
             covers sampling only, not the estimator's own bias; no gate relies on it.
         remark: anything else of note ("4 repeats"); for :attr:`IntervalKind.OTHER` the name of the
             method.
-        text: the text form: "lognormal:chains:approximate".
+        text: the text form: "lognormal:4 repeats" or "chains:approximate".
 
     Raises:
         ValueError: with this remark the text would read back as another interval.

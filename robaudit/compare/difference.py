@@ -310,11 +310,12 @@ def _population(group: Group, mask: Mask, confidence: float) -> Estimate:
     lowers = np.where(np.isnan(lowers), changes, lowers)
     uppers = np.where(np.isnan(uppers), changes, uppers)
     adaptive = base.adaptive or new.adaptive
+    shared = (base.is_chained | new.is_chained)[mask]
     # A difference of two values of a range of this span lies between -span and span.
-    images = MeasuredImages(changes, lowers, uppers, -span, span, adaptive=adaptive)
+    images = MeasuredImages(changes, lowers, uppers, -span, span, adaptive=adaptive, shared=shared)
     if np.isinf(lowers).any() or np.isinf(uppers).any():
         remark = ": bounds"
-    elif adaptive:
+    elif adaptive or shared.any():
         remark = ": mean of intervals"
     else:
         remark = "" if math.isfinite(span) else ": Student's t"

@@ -112,8 +112,11 @@ class Group:
     @property
     def adds(self) -> bool:
         """Whether the distances of unpaired intervals add, instead of in quadrature."""
-        # Adaptive stopping biases, and errors from the same random numbers may have opposite signs.
-        return self.base.adaptive or self.new.adaptive or self.same_generator
+        # Stopping adaptively biases, chains may lag in all images, and errors from the same random
+        # numbers may have opposite signs.
+        sides = (self.base, self.new)
+        leans = any(side.adaptive or bool(side.is_chained.any()) for side in sides)
+        return leans or self.same_generator
 
     def difference(self, shared: Floats, confidence: float) -> tuple[Floats, Floats]:
         """The interval of new minus base from sums, or single rows, of :attr:`shared`."""

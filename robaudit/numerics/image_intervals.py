@@ -97,6 +97,8 @@ class MeasuredImages:
             side where they stopped.
         split: the antithetic pairs of those votes that disagree (n,); None where votes are
             independent.
+        shared: whether part of an image's error may be the same in other images (n,), bool, so that
+            a mean does not average it out; None: of no image.
     """
 
     values: Floats
@@ -108,6 +110,7 @@ class MeasuredImages:
     draws: int | None = None
     adaptive: bool = False
     split: Floats | None = None
+    shared: Mask | None = None
 
     @property
     def size(self) -> int:
@@ -125,7 +128,15 @@ class MeasuredImages:
         """The method of :func:`measured_mean`."""
         if self.draws is not None:
             return MeanMethod.POOLED if self.split is None else MeanMethod.PAIRS
-        return MeanMethod.MEAN_OF_ENDS if self.adaptive else MeanMethod.MOVER
+        return MeanMethod.MEAN_OF_ENDS if self.errors_add.any() else MeanMethod.MOVER
+
+    @property
+    def errors_add(self) -> Mask:
+        """Whether an image's error adds to those of others in a mean, instead of averaging out
+        (n,), bool."""
+        if self.adaptive or self.shared is None:
+            return np.full(len(self.values), self.adaptive)
+        return self.shared
 
     def padded(self, ends: Floats, end: float) -> Floats:
         """The ends of all images, ``end`` for those without a known value."""
@@ -140,6 +151,7 @@ class MeasuredImages:
             uppers=self.uppers[places],
             unknown=unknown,
             split=None if self.split is None else self.split[places],
+            shared=None if self.shared is None else self.shared[places],
         )
 
     def mirrored(self) -> MeasuredImages:
@@ -291,9 +303,9 @@ def measured_mean(images: MeasuredImages, confidence: float) -> Bounds:
 
     Shares of equally many votes: Clopper-Pearson of all votes together (a sum of unequal binomials
     varies less than the binomial of their mean, so it covers), of antithetic copies the interval of
-    all pairs together. Images that stopped adaptively: the mean of their ends. Others: MOVER, the
-    distances added in quadrature, each side separately. Images without a known value count at both
-    ends of the range.
+    all pairs together. Images that stopped adaptively, or whose errors may be shared: the mean of
+    their ends. Others: MOVER, the distances added in quadrature, each side separately. Images
+    without a known value count at both ends of the range.
 
     Source: Zou and Donner, Statistics in Medicine 27 (2008); sums of unequal binomials: Hoeffding
         1956, Annals of Mathematical Statistics 27.
@@ -302,18 +314,34 @@ def measured_mean(images: MeasuredImages, confidence: float) -> Bounds:
         return images.low, images.high
     if images.draws is not None:
         return widened(images, _pooled_votes(images, images.draws, confidence))
-    mean = float(images.values.mean())
     scale = normal_scale(confidence)
-    if images.adaptive:
-        # The distances also bound the bias due to stopping, which has no confidence to scale by.
-        scale = max(1.0, scale)
-        lower = scaled(mean, float(images.lowers.mean()), scale)
-        upper = scaled(mean, float(images.uppers.mean()), scale)
-    else:
+    adds = images.errors_add
+    if adds.all():
+        lower, upper = _mean_of_ends(images, scale)
+    elif not adds.any():
         lower, upper = pooled_measurement_interval(
             images.values, images.lowers, images.uppers, scale
         )
+    else:
+        # The mean of both kinds: the ends of their means, by their numbers of images.
+        together = _mean_of_ends(images.chosen(np.flatnonzero(adds), 0), scale)
+        apart = images.chosen(np.flatnonzero(~adds), 0)
+        pooled = pooled_measurement_interval(apart.values, apart.lowers, apart.uppers, scale)
+        share = float(adds.mean())
+        lower = share * together[0] + (1 - share) * pooled[0]
+        upper = share * together[1] + (1 - share) * pooled[1]
     return widened(images, (max(images.low, lower), min(images.high, upper)))
+
+
+def _mean_of_ends(images: MeasuredImages, scale: float) -> Bounds:
+    """The means of the lower and of the upper ends, at ``scale`` times their distances from the
+    mean value."""
+    mean = float(images.values.mean())
+    # The distances also bound a bias, which has no confidence to scale by.
+    scale = max(1.0, scale)
+    lower = scaled(mean, float(images.lowers.mean()), scale)
+    upper = scaled(mean, float(images.uppers.mean()), scale)
+    return lower, upper
 
 
 def _pooled_votes(images: MeasuredImages, draws: int, confidence: float) -> Bounds:
@@ -355,8 +383,9 @@ def population_mean(
     """The mean over the population, from the spread of the values, which includes the measurement
     error.
 
-    By :func:`robaudit.numerics.intervals.mean_interval`. Where images stopped adaptively, it is
-    from the spread of their lower ends (below) and of their upper ends (above). An image that is
+    By :func:`robaudit.numerics.intervals.mean_interval`. Where images stopped adaptively,
+    or their errors may be shared, it is from the spread of their lower ends (below) and of their
+    upper ends (above). An image that is
     bounded on one side only leaves the other end of the mean at the end of the range. So does a
     range without an end: a rare image that was not drawn may carry the mean.
 
@@ -370,8 +399,9 @@ def population_mean(
     tail = (1.0 - confidence) / 2.0
     if not len(images.values):
         return low, high
-    below = images.lowers if images.adaptive else images.values
-    above = images.uppers if images.adaptive else images.values
+    adds = images.errors_add
+    below = np.where(adds, images.lowers, images.values)
+    above = np.where(adds, images.uppers, images.values)
     below = below.clip(low, high)
     above = above.clip(low, high)
     range_is_open_below = np.isneginf(low) and not light_tails
@@ -389,7 +419,8 @@ def population_mean_method(images: MeasuredImages) -> str:
     """The method of :func:`population_mean`, in a few words."""
     bounded = math.isfinite(images.low) or math.isfinite(images.high)
     method = "Gaffke's bounds" if bounded else "Student's t"
-    return f"{method} over images" + (" of their interval ends" if images.adaptive else "")
+    of_ends = bool(images.errors_add.any())
+    return f"{method} over images" + (" of their interval ends" if of_ends else "")
 
 
 # --- shares and quantiles

@@ -321,6 +321,11 @@ class Columns:
         return bool(self.of_kind(IntervalKind.CONFIDENCE_SEQUENCE).any())
 
     @property
+    def is_chained(self) -> Mask:
+        """Whether a row is from chains, whose errors images may share (n,)."""
+        return self.of_kind(IntervalKind.CHAINS)
+
+    @property
     def cap(self) -> float:
         """The smallest value of the censored rows; infinite without any."""
         return float(self.values[self.is_censored].min(initial=math.inf))
@@ -388,7 +393,16 @@ class Columns:
         draws = common_draws(self.share_draws)
         split = None if draws is None else antithetic(self.split)
         return MeasuredImages(
-            self.values, self.lowers, self.uppers, low, high, unknown, draws, self.adaptive, split
+            self.values,
+            self.lowers,
+            self.uppers,
+            low,
+            high,
+            unknown,
+            draws,
+            self.adaptive,
+            split,
+            self.is_chained,
         )
 
     @property

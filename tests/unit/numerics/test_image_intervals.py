@@ -8,7 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from robaudit.numerics.image_intervals import MeasuredImages, measured_mean, normal_scale
+from robaudit.numerics.image_intervals import (
+    MeasuredImages,
+    measured_mean,
+    normal_scale,
+    population_mean,
+)
 from robaudit.quantities import Interval
 from robaudit.runs.rows import Row
 from robaudit.runs.table import Columns
@@ -40,6 +45,41 @@ def test_the_distances_scale_as_a_normal_errors_and_those_of_sequences_never_shr
         usual = measured_mean(images, 0.95)[0]
         low = measured_mean(images, 0.8)[0]
         assert value - low == pytest.approx(narrowed * (value - usual))
+
+
+def test_errors_that_images_may_share_add() -> None:
+    """Two images of chains have their distances as they are, two others theirs in quadrature."""
+    rows = [*by_hand("chains")[:2], *by_hand("lognormal")[2:]]
+    images = Columns.from_rows(rows).images(0.0, 1.0)
+    assert images.method == "mean of intervals"
+    lower, upper = measured_mean(images, 0.95)
+    mean = images.values.mean()
+    # half of the images each: .04, and .04 / sqrt 2
+    assert mean - lower == pytest.approx((0.04 + 0.04 / 2**0.5) / 2)
+    assert upper - mean == pytest.approx((0.03 + 0.03 / 2**0.5) / 2)
+    everywhere = Columns.from_rows(by_hand("chains")).images(0.0, 1.0)
+    assert measured_mean(everywhere, 0.95) == pytest.approx((mean - 0.04, mean + 0.03))
+
+
+@pytest.mark.parametrize("kind", ["lognormal", "chains"])
+def test_a_bias_of_all_chains_does_not_average_out(kind: str) -> None:
+    """A thousand images whose chains lag by 1 %, which each interval holds: a mean whose errors
+    average out leaves the truth behind."""
+    n = 1000
+    rows = [
+        row(i, 0.5 * 0.99, 0.5 * 0.98, 0.5 * 1.02, interval=Interval.parse(kind)) for i in range(n)
+    ]
+    lower, upper = measured_mean(Columns.from_rows(rows).images(0.0, 1.0), 0.95)
+    assert (lower <= 0.5 <= upper) == (kind == "chains")
+
+
+def test_the_population_is_bounded_by_the_ends_of_shared_errors() -> None:
+    chains = Columns.from_rows(by_hand("chains")).images(0.0, 1.0)
+    apart = Columns.from_rows(by_hand("lognormal")).images(0.0, 1.0)
+    lower, upper = population_mean(chains, 0.95)
+    without = population_mean(apart, 0.95)
+    assert lower < without[0]
+    assert upper > without[1]
 
 
 @pytest.mark.parametrize("confidence", LEVELS)
