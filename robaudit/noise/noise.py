@@ -105,6 +105,15 @@ class Noise(SpecSection, ABC):
         return True
 
     @property
+    def uniform_variables(self) -> bool:
+        """Whether the pixels depend on each z through the uniform variable 2 Phi(z) - 1, nearly
+        linearly.
+
+        Samplers of large losses then tilt uniform distributions instead of normal ones.
+        """
+        return False
+
+    @property
     def files(self) -> tuple[Path, ...]:
         """Files that the noise is made from; a run is not continued when one has changed."""
         return ()

@@ -88,6 +88,11 @@ class Uniform(AdditiveNoise):
             return shape
         return (math.prod(shape) + 2,)
 
+    @property
+    def uniform_variables(self) -> bool:
+        """Whether the support is the box."""
+        return self.norm == "linf"
+
     def ball(self, level: float) -> Ball | None:
         """The ball of radius eps about the image; None for the sphere."""
         return None if self.support == "sphere" else Ball(self.norm, level)
