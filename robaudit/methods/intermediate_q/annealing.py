@@ -1,14 +1,14 @@
-"""Annealed Hamiltonian Monte Carlo between a standard normal distribution and its tilt by a power
-of a loss.
+"""Annealed Hamiltonian Monte Carlo between a standard normal distribution and its tilt by the
+exponential of a function r.
 
-The distributions are p_t(z) ~ l(z)^t N(z; 0, I) for temperatures t from 0 to q. Several chains per
-image go up from independent draws of p_0, climb to a high loss, and come down again. They lag
-towards small losses on the way up and towards large losses on the way down: the mean of both ways
-is nearly free of the lag, and their difference shows the lag.
+The distributions are p_t(z) ~ exp(t r(z)) N(z; 0, I) for temperatures t from 0 to 1. Several chains
+per image go up from independent draws of p_0, and come down again. They lag towards small r on the
+way up and towards large r on the way down: the mean of both ways is nearly free of the lag, and
+their difference shows the lag.
 
-H(z, p) = |z|^2 / 2 + |p|^2 / 2 - t log l(z) is split: z - c and p rotate into each other exactly
-between kicks p += h (t grad log l - c), c = t times the mean gradient of the image's *other*
-chains. The space of z has no border to reflect from; at t = 0, and for a linear log l at any t,
+H(z, p) = |z|^2 / 2 + |p|^2 / 2 - t r(z) is split: z - c and p rotate into each other exactly
+between kicks p += h (t grad r - c), c = t times the mean gradient of the image's *other*
+chains. The space of z has no border to reflect from; at t = 0, and for a linear r at any t,
 only the rotation remains and every proposal is accepted. The angle of a trajectory adapts to an
 acceptance of 0.8, for each image separately.
 """
@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 from robaudit.methods.intermediate_q.metropolis import Numbers
-from robaudit.numerics.rowwise import lengths, sums
+from robaudit.numerics.rowwise import sums
 
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Image of each row (rows,) and points (rows, d) -> log l (rows,), float64, minus infinity where it
-is not defined; gradients (rows, d)."""
+"""Image of each row (rows,) and points (rows, d) -> r (rows,), float64, minus infinity where it is
+not defined; gradients (rows, d)."""
 
 CONTROLS = 3
 """Control variates of each state."""
@@ -39,9 +39,6 @@ _SMALLEST = 1e-3
 _LARGEST = math.pi / 2
 _CORRECTED = (-3.0, 1.0)  # log of the factor of the angles on the way down, relative to the way up
 _MEMORY = 0.9  # of the running means over temperatures: about the last ten count
-_NEAR = 2  # temperatures on each side of an order that contribute to its centre
-_CLIMBING = 20  # climbing takes 1/20 of the gradients of a way
-_CLIMB_ANGLE = 0.25  # radians per step of the climb
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +46,15 @@ class Records:
     """The states on the way up or down, by ascending temperature.
 
     Attributes:
-        log_loss: log l after the moves at each temperature (temperatures, images, chains), float64.
+        log_ratio: r after the moves at each temperature (temperatures, images, chains), float64.
         controls: functions of the same states with mean 0 under p_t (CONTROLS, temperatures,
-            images, chains), float64: inner products of the score s = t grad log l - z with the mean
+            images, chains), float64: inner products of the score s = t grad r - z with the mean
             state and the mean gradient of the *other* chains at earlier temperatures (a mean of the
             current states would couple the fits of different chains), and z . s + d.
         acceptance: mean acceptance probability over the chains (temperatures, images), float64.
     """
 
-    log_loss: Tensor
+    log_ratio: Tensor
     controls: Tensor
     acceptance: Tensor
 
@@ -68,28 +65,15 @@ class Annealed:
 
     Attributes:
         up, down: records.
-        centres: for each order q, q times the mean gradient of log l near q on the way down, about
-            the mean of the states (orders, images, d).
-        highest: the highest log l at any evaluated point (images,), float64.
-        evaluations: number of evaluations of log l per image, with gradients if the chains use
-            them.
     """
 
     up: Records
     down: Records
-    centres: Tensor
-    highest: Tensor
-    evaluations: int
-
-
-def climbing_steps(temperatures: int, steps: int) -> int:
-    """Gradients of a chain between the two ways."""
-    return max(1, round(temperatures * steps / _CLIMBING))
 
 
 def gradients_of(temperatures: int, steps: int, chains: int) -> int:
     """Gradients that :func:`anneal` takes per image."""
-    return chains * (1 + 2 * temperatures * steps + climbing_steps(temperatures, steps))
+    return chains * (1 + 2 * temperatures * steps)
 
 
 def anneal(
@@ -100,19 +84,17 @@ def anneal(
     chains: int,
     temperatures: Sequence[float],
     steps: int,
-    orders: Sequence[float],
 ) -> Annealed:
     """Run the chains up and down.
 
     Args:
-        slopes: log l and its gradient.
+        slopes: r and its gradient.
         normals: standard normal variables (rows, d).
         uniforms: on [0, 1] (rows,), float64.
         images: number of images.
         chains: chains of each image, 2 or more.
         temperatures: ascending, the first 0.
         steps: leapfrog steps at each temperature.
-        orders: the temperatures whose centres are returned.
 
     Source: Rice et al., Robustness between the worst and average case, section 4.2, for Hamiltonian
         path sampling; Neal 2001 for annealing; the splitting, the two ways and the controls are
@@ -122,27 +104,18 @@ def anneal(
     n = len(temperatures)
     image = torch.arange(images, device=z.device).repeat_interleave(chains)
     downwards = temperatures[::-1]
-    near_orders = [_around(downwards.index(q), n) for q in orders]
-    all_chains = _Chains(slopes, normals, uniforms, image, chains, z, near_orders)
+    all_chains = _Chains(slopes, normals, uniforms, image, chains, z)
     # At t = 0 nothing is rejected: begin with the angle of independent draws.
     log_angle = z.new_full((images,), math.log(_LARGEST), dtype=torch.float64)
     up, log_angles = all_chains.way(temperatures, steps, [log_angle] * n, absolute=True)
-    all_chains.climb(climbing_steps(n, steps))
     # The way down starts from the angles that the way up has found for each temperature.
     down, _ = all_chains.way(downwards, steps, log_angles[::-1], absolute=False)
     down = Records(
-        log_loss=down.log_loss.flip(0),
+        log_ratio=down.log_ratio.flip(0),
         controls=down.controls.flip(1),
         acceptance=down.acceptance.flip(0),
     )
-    evaluations = gradients_of(n, steps, chains)
-    return Annealed(up, down, all_chains.centres, all_chains.highest, evaluations)
-
-
-def _around(place: int, n: int) -> list[int]:
-    """The indices at most two away, the index itself first."""
-    neighbours = range(max(0, place - _NEAR), min(n, place + _NEAR + 1))
-    return [place, *(i for i in neighbours if i != place)]
+    return Annealed(up, down)
 
 
 class _Chains:
@@ -153,8 +126,6 @@ class _Chains:
         image: the image of each row (rows,).
         chains: of each image.
         z: the first states (rows, d).
-        near: for each order, the indices on the way down that contribute to its centre, its own
-            first.
     """
 
     def __init__(
@@ -165,23 +136,18 @@ class _Chains:
         image: Tensor,
         chains: int,
         z: Tensor,
-        near: Sequence[Sequence[int]],
     ) -> None:
         self._slopes = slopes
         self._normals = normals
         self._uniforms = uniforms
         self._image = image
         self._chains = chains
-        images = len(image) // chains
-        # Running means of z and of grad log l over temperatures, then z and grad log l (4, rows,
-        # d): adjacent, so that the controls are one product.
+        # Running means of z and of grad r over temperatures, then z and grad r (4, rows, d):
+        # adjacent, so that the controls are one product.
         self._known = z.new_zeros(4, *z.shape)
         self._means = self._known[:2]
         self._state = self._known[2:]
-        self._near = near
-        self.centres = z.new_zeros(len(near), images, z.shape[1])
-        self.highest = torch.full((images,), -torch.inf, dtype=torch.float64, device=z.device)
-        self._log_loss = self._move_to(z)
+        self._log_ratio = self._move_to(z)
 
     def way(
         self,
@@ -199,7 +165,7 @@ class _Chains:
             log_angles: log of the angle at each temperature (images,); if ``absolute`` only the
                 first is used, and adapts from there; otherwise an adapting factor multiplies the
                 angles.
-            absolute: see ``log_angles``; false on the way down, which also records the centres.
+            absolute: see ``log_angles``; false on the way down.
 
         Returns:
             The records in the order of the way, and the log of the angles used.
@@ -209,7 +175,7 @@ class _Chains:
         others_count = self._chains - 1
         bounds = (math.log(_SMALLEST), math.log(_LARGEST))
         z, slope = self._state  # views: they follow the chains
-        log_loss = torch.empty((n, rows), dtype=torch.float64, device=z.device)
+        log_ratio = torch.empty((n, rows), dtype=torch.float64, device=z.device)
         controls = torch.empty((CONTROLS, n, rows), dtype=torch.float64, device=z.device)
         acceptance = torch.empty((n, rows // self._chains), dtype=torch.float64, device=z.device)
         products = torch.empty_like(self._known[:CONTROLS])
@@ -228,10 +194,8 @@ class _Chains:
             acceptance[k] = self._trajectory(t, log_angle.exp(), steps, centre)
             adapted = adapted + _RATE * (acceptance[k] - _TARGET)
             adapted = adapted.clamp(*bounds) if absolute else adapted.clamp(*_CORRECTED)
-            log_loss[k] = self._log_loss
-            if not absolute:
-                self._add_to_centres(k, temperatures)
-            negative_score = torch.sub(z, slope, alpha=t)  # z - t grad log l
+            log_ratio[k] = self._log_ratio
+            negative_score = torch.sub(z, slope, alpha=t)  # z - t grad r
             # Products with the mean state, the mean gradient and z, all at once.
             torch.mul(self._known[:CONTROLS], negative_score, out=products)
             controls[:, k] = sums(products)
@@ -242,33 +206,8 @@ class _Chains:
         controls[:2] /= -others_count
         controls[2] = z.shape[1] - controls[2]
         shape = (-1, self._chains)
-        records = Records(log_loss.unflatten(1, shape), controls.unflatten(2, shape), acceptance)
+        records = Records(log_ratio.unflatten(1, shape), controls.unflatten(2, shape), acceptance)
         return records, used
-
-    def _add_to_centres(self, k: int, temperatures: Sequence[float]) -> None:
-        """Add the gradients at the temperature of index k to the centres near it."""
-        _, slope = self._state
-        for centre, near in zip(self.centres, self._near, strict=True):
-            if k in near:
-                # q times the mean over temperatures and chains
-                weight = temperatures[near[0]] / (len(near) * self._chains)
-                centre.add_(self._over_chains(slope), alpha=weight)
-
-    def climb(self, steps: int) -> None:
-        """Turn every state towards its gradient step by step, without acceptance tests, at constant
-        length."""
-        z, slope = self._state
-        for _ in range(steps):
-            length = lengths(z)[:, None]
-            steepness = lengths(slope)[:, None]
-            # the gradient, scaled to the length of z
-            ratio = torch.where(steepness > 0, length / steepness.clamp_min(1e-30), 0.0)
-            towards = slope * ratio.to(z.dtype)
-            ahead = math.cos(_CLIMB_ANGLE) * z + math.sin(_CLIMB_ANGLE) * towards
-            # z and the gradient are not orthogonal: restore the length.
-            turned = lengths(ahead)[:, None]
-            restored = torch.where(turned > 0, length / turned.clamp_min(1e-30), 1.0)
-            self._log_loss = self._move_to(ahead * restored.to(z.dtype))
 
     def _trajectory(self, t: float, angle: Tensor, steps: int, centre: Tensor) -> Tensor:
         """Run a trajectory of every chain around a centre (rows, d); return the mean acceptance
@@ -285,17 +224,17 @@ class _Chains:
         p_shift = to_p * centre
         first_p = self._normals()
         z = start
-        log_loss = self._log_loss
+        log_ratio = self._log_ratio
         slope = start_slope
         p = torch.addcmul(first_p, kick, slope)
         for i in range(steps):
             next_z = torch.addcmul(z_shift, sin, p)
             p = torch.addcmul(p_shift, cos, p).addcmul_(sin, z, value=-1)
             z = next_z.addcmul_(cos, z)
-            log_loss, slope = self._evaluated(z)
+            log_ratio, slope = self._evaluated(z)
             # Two half kicks meet between steps.
             p.addcmul_(kick, slope, value=1 if i == steps - 1 else 2)
-        # -(H(end) - H(start)), H = |z|^2 / 2 + |p|^2 / 2 - t log l
+        # -(H(end) - H(start)), H = |z|^2 / 2 + |p|^2 / 2 - t r
         squares = (
             torch.mul(z, z)
             .addcmul_(p, p)
@@ -303,15 +242,15 @@ class _Chains:
             .addcmul_(first_p, first_p, value=-1)
         )
         # At t = 0 the loss does not count, even if it is infinite.
-        gained_loss = t * (log_loss - self._log_loss) if t else 0.0
+        gained_loss = t * (log_ratio - self._log_ratio) if t else 0.0
         gained = sums(squares, torch.float64) / -2 + gained_loss
         probability = gained.clamp_max(0).exp().nan_to_num(0.0)
-        # A chain never goes where log l is not defined.
-        probability = probability.where(log_loss.isfinite(), 0.0)
+        # A chain never goes where r is not defined.
+        probability = probability.where(log_ratio.isfinite(), 0.0)
         accepted = self._uniforms() < probability
         for old, new in ((start, z), (start_slope, slope)):
             torch.where(accepted[:, None], new, old, out=old)
-        self._log_loss = torch.where(accepted, log_loss, self._log_loss)
+        self._log_ratio = torch.where(accepted, log_ratio, self._log_ratio)
         return self._over_chains(probability) / self._chains
 
     def _coefficients(self, step: Tensor, like: Tensor) -> tuple[Tensor, ...]:
@@ -331,18 +270,15 @@ class _Chains:
         return rows.T.unsqueeze(2).unbind()
 
     def _move_to(self, z: Tensor) -> Tensor:
-        """Set the states to z; return log l (rows,)."""
-        log_loss, slope = self._evaluated(z)
+        """Set the states to z; return r (rows,)."""
+        log_ratio, slope = self._evaluated(z)
         self._state[0] = z
         self._state[1] = slope
-        return log_loss
+        return log_ratio
 
     def _evaluated(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """log l (rows,) and its gradient (rows, d) at z; keeps the highest loss."""
-        log_loss, slope = self._slopes(self._image, z)
-        highest = log_loss.view(-1, self._chains).amax(1)
-        self.highest = torch.maximum(self.highest, highest)
-        return log_loss, slope
+        """r (rows,) and its gradient (rows, d) at z."""
+        return self._slopes(self._image, z)
 
     def _over_chains(self, x: Tensor) -> Tensor:
         """The sum over the chains of an image (images x chains, ...), one after the other."""
@@ -353,7 +289,7 @@ class _Chains:
         return result
 
     def _others(self) -> Tensor:
-        """The sums of z and of grad log l over the *other* chains of the image (2, rows, d)."""
+        """The sums of z and of grad r over the *other* chains of the image (2, rows, d)."""
         rows = self._state.flatten(0, 1)
         by_chain = rows.unflatten(0, (-1, self._chains))
         others: Tensor = self._over_chains(rows)[:, None] - by_chain

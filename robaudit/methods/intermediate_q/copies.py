@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 from robaudit.methods.intermediate_q.metropolis import Values
+from robaudit.methods.intermediate_q.tilts import Tilts
 from robaudit.numerics.rowwise import cholesky, cholesky_solve, gram, product, total, variance_over
 
-ENOUGH = 100.0
-"""The effective sample size from which copies can give E[l^t]: a relative standard error of at most
-1/10."""
+ENOUGH = 30.0
+"""The effective sample size from which copies give E[l^t]. Their intervals cover from there
+(docs/research/intermediate_q.md), and chains that would take over are wider."""
 AT_ONCE = 50
 """Copies of an image that are drawn together."""
 _ROUNDING = 1e-6  # smallest relative standard error of E[l^t]
 _RIDGE = 1e-10  # added to normalised products, so that nearly collinear controls can be solved for
 _SAME = 1e-9  # root mean square of p / m - 1 below which a control is only rounding
 _LEAST_FREE = 0.1  # of 1 - leverage: residuals grow at most tenfold
-_KNOWN = 10.0  # effective copies that suffice to judge a centre
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,11 @@ class Copies:
         log_loss: log l (images, copies), float64.
         log_parts: log p / N(0, I) of the parts p (images, parts, copies), float64.
         sizes: number of copies of each part, in order.
-        about: ascending temperatures whose tilted distributions the parts after the first are
-            centred at, if any.
     """
 
     log_loss: Tensor
     log_parts: Tensor
     sizes: Sequence[int]
-    about: Sequence[float] = ()
 
     @property
     def log_density(self) -> Tensor:
@@ -68,15 +65,6 @@ class Copies:
             weights, _ = self.weights(t, log_density)
             sizes.append((t, effective_sample_size(weights)))
         return sizes
-
-    def can_judge(self, q: float, weights: Tensor) -> Tensor:
-        """Whether the copies suffice to judge the centres next to q (images,), bool."""
-        _, *parts = weights.split(list(self.sizes), 1)  # without the plain copies
-        below = [i for i, t in enumerate(self.about) if t <= q]
-        above = [i for i, t in enumerate(self.about) if t >= q]
-        neighbours = {*below[-1:], *above[:1]}
-        known = [effective_sample_size(parts[i]) >= _KNOWN for i in neighbours]
-        return torch.stack(known).any(0)
 
     def log_mass(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log E[l^t] at a temperature of each image (images,), its standard error, and the degrees
@@ -150,91 +138,47 @@ def _inverse(products: Tensor) -> Tensor:
     return torch.where(solvable, inverse, only_constant)
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The reach of an image's copies: the largest temperature, up to an order, at which they
-    suffice.
-
-    Attributes:
-        temperature: (images,), float64.
-        log_mass, std_error, degrees: of E[l^t] at that temperature, see :meth:`Copies.log_mass`
-            (images,), float64.
-        ess: the effective sample size at that temperature (images,), float64.
-        known: whether the copies suffice to judge the centres next to the order (images,), bool.
-    """
-
-    temperature: Tensor
-    log_mass: Tensor
-    std_error: Tensor
-    degrees: Tensor
-    ess: Tensor
-    known: Tensor
-
-
-def shifted(
+def tilted(
     values: Values,
     normals: Callable[[], Tensor],
     plain: int,
     each: int,
-    centres: Tensor,
-    about: Sequence[float],
+    tilts: Tilts,
+    parameters: Tensor,
 ) -> Copies:
-    """Draw ``plain`` copies from N(0, I), and ``each`` copies from N(c, I) for every centre c.
+    """Draw ``plain`` copies from N(0, I), and ``each`` copies from every tilt.
 
-    The mean of l^t / m is unbiased wherever the centres are, and copies often meet a bad region
-    near a centre.
+    The mean of l^t / m is unbiased whatever the tilts are, and copies of a good tilt often meet the
+    bad region that it leads to.
 
     Args:
         values: log l.
         normals: fresh standard normal variables (images x 50, *shape) at each call.
         plain, each: multiples of 50.
-        centres: (centres, images, d).
-        about: the temperature of each centre, ascending.
+        tilts: the family.
+        parameters: of the tilts (tilts, images, d).
 
     Source: Veach and Guibas 1995 (balance heuristic).
     """
-    image_centres = centres.transpose(0, 1).contiguous().double()  # (images, centres, d)
-    image = torch.arange(len(image_centres), device=centres.device).repeat_interleave(AT_ONCE)
-    half_square = total(image_centres.square())[..., None] / 2
+    by_image = parameters.transpose(0, 1).contiguous().double()  # (images, tilts, d)
+    image = torch.arange(len(by_image), device=parameters.device).repeat_interleave(AT_ONCE)
+    log_mass = tilts.log_mass(by_image)[..., None]
     losses = []
     log_parts = []
-    for first in range(0, plain + len(about) * each, AT_ONCE):
+    for first in range(0, plain + len(parameters) * each, AT_ONCE):
         normal = normals()
         z = normal.flatten(1).unflatten(0, (-1, AT_ONCE))  # (images, 50, d)
         if first >= plain:
-            z = z + centres[(first - plain) // each][:, None]
-        # log N(z; c, I) - log N(z; 0, I) = c . z - |c|^2 / 2, and 0 for the plain part
-        log_ratio = product(image_centres, z.double().transpose(1, 2)) - half_square
+            tilt = parameters[(first - plain) // each][:, None]
+            z = tilts.moved(tilt, z)
+        # log p_t / N(0, I) = t . s(z) - A(t), and 0 for the plain part
+        log_ratio = product(by_image, tilts.statistic(z).transpose(1, 2)) - log_mass
         plain_ratio = log_ratio.new_zeros(len(log_ratio), 1, AT_ONCE)
         log_parts.append(torch.cat([plain_ratio, log_ratio], 1))
         points = z.flatten(0, 1).unflatten(1, normal.shape[1:])
         losses.append(values(image, points).view(-1, AT_ONCE))
-    sizes = [plain, *[each] * len(about)]
-    return Copies(torch.cat(losses, 1), torch.cat(log_parts, 2), sizes, about)
-
-
-def starts(copies: Copies, temperatures: Sequence[float], orders: Sequence[float]) -> list[Start]:
-    """How far the copies reach for each order; the choice depends on the effective sample size, not
-    on the value.
-
-    Args:
-        copies: of the images.
-        temperatures: candidates besides the order; ascending from 0, where copies always suffice.
-        orders: the orders q.
-    """
-    log_density = copies.log_density
-    results = []
-    sizes = copies.effective_sizes(temperatures, log_density)
-    for q in orders:
-        weights, _ = copies.weights(q, log_density)
-        candidates = [(t, size) for t, size in sizes if t < q]
-        reached, ess = reach([*candidates, (q, effective_sample_size(weights))], ENOUGH)
-        if copies.about:
-            known = copies.can_judge(q, weights)
-        else:
-            known = torch.ones_like(reached, dtype=torch.bool)
-        results.append(Start(reached, *copies.log_mass(reached), ess, known))
-    return results
+    sizes = [plain, *[each] * len(parameters)]
+    return Copies(torch.cat(losses, 1), torch.cat(log_parts, 2), sizes)
 
 
 def reach(sizes: Sequence[tuple[float, Tensor]], enough: float) -> tuple[Tensor, Tensor]:

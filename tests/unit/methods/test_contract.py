@@ -15,6 +15,7 @@ from robaudit.engine.batch import ImageBatch
 from robaudit.engine.estimator import Estimator, Need
 from robaudit.errors import ModelError
 from robaudit.methods.intermediate_q.qnorm_mc import MOST
+from robaudit.methods.intermediate_q.qnorm_path import QNormPath
 from robaudit.methods.radius.radius_estimator import SearchedRadius
 from robaudit.quantities import CERTIFIED, DIFFICULTY, LOSS, RADIUS, IntervalKind
 from robaudit.results import Result
@@ -121,7 +122,8 @@ def test_counts_the_passes_it_makes(name: str) -> None:
     }.get(name, 0)
     counted = counter.images - shared
     stated = sum(e.forwards for e in estimates)
-    padding = isinstance(estimator, SearchedRadius)  # its batches shrink as images end
+    # their batches shrink as images end, or do not need chains
+    padding = isinstance(estimator, (SearchedRadius, QNormPath))
     assert counted >= stated if padding else counted == stated, (
         "the values of an image share one computation"
     )
@@ -132,7 +134,8 @@ def test_counts_the_passes_it_makes(name: str) -> None:
     )
     if name == "radius_random":  # as many as directions turn out to need
         assert all(e.forwards > 40 for e in estimates)
-    elif isinstance(estimator, SearchedRadius):  # a search ends early where it is sure
+    # a search ends early where it is sure, and chains run only where copies do not suffice
+    elif isinstance(estimator, (SearchedRadius, QNormPath)):
         most = estimator.passes(work.classes)
         assert all(e.forwards <= most[0] and e.backwards <= most[1] for e in estimates)
     elif (
@@ -203,7 +206,9 @@ def test_a_masked_class_never_wins(name: str, golden: Golden) -> None:
     found = values(estimator, masked)
     without = values(estimator, work_on(Masked(five, left_out=True)))
     for a, b in zip(itertools.chain(*found), itertools.chain(*without), strict=True):
-        assert a.value == pytest.approx(b.value, rel=1e-6)
+        # `qnorm_path` also takes copies for the masked class, so its value is another estimate
+        most = 0.05 if name == "qnorm_path" else 1e-6
+        assert a.value == pytest.approx(b.value, rel=most)
         assert a.flips_to == b.flips_to
         assert (a.lower is None) == (b.lower is None)
 

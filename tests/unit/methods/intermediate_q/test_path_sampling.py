@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from robaudit.methods.intermediate_q.annealing import Records
 from robaudit.methods.intermediate_q.path_sampling import (
+    NormEstimate,
     controlled,
+    in_order,
     integration_weights,
     temperature_grid,
 )
@@ -30,31 +32,50 @@ def test_the_grid(highest: float, temperatures: int) -> None:
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.integers(12, 100), st.floats(1e-6, 1000), st.floats(0, 1))
-def test_weights_of_a_mean(temperatures: int, q: float, share: float) -> None:
-    """From a temperature to q they sum to the share of the way, are exact for straight lines, and
-    hardly amplify noise (2.21 at most)."""
-    grid = temperature_grid(1000.0, temperatures)
-    begin = share * q
-    weights = np.array(integration_weights(grid, begin, q))
-    assert weights.sum() == pytest.approx(1 - share, abs=1e-9)
-    assert weights @ np.array(grid) == pytest.approx(
-        q * (1 - share * share) / 2, rel=1e-6, abs=1e-9
-    )
-    assert np.abs(weights).sum() < 2.25
+@given(st.integers(12, 100))
+def test_weights_of_an_integral(temperatures: int) -> None:
+    """They sum to the length of the way, are exact for cubics, and hardly amplify noise."""
+    grid = tuple(i / (temperatures - 1) for i in range(temperatures))
+    weights = np.array(integration_weights(grid))
+    assert weights.sum() == pytest.approx(1.0)
+    assert weights @ np.array(grid) ** 3 == pytest.approx(0.25)
+    assert np.abs(weights).sum() < 1.01
 
 
-@pytest.mark.parametrize("temperatures", [80, 200])
-def test_the_spline_meets_a_smooth_curve(temperatures: int) -> None:
-    """E_t[log l] of a quadratic log l falls as 1 / (1 + t): what 80 temperatures leave of its
-    integral is nothing."""
-    grid = temperature_grid(1000.0, temperatures)
-    for q in (1.0, 10.0, 30.0, 100.0, 1000.0):
-        found = sum(
-            weight / (1 + t)
-            for weight, t in zip(integration_weights(grid, 0.0, q), grid, strict=True)
-        )
-        assert found == pytest.approx(math.log1p(q) / q, rel=2e-3 if temperatures == 80 else 1e-5)
+@pytest.mark.parametrize("q", [1.0, 10.0, 100.0])
+def test_twelve_temperatures_meet_a_smooth_curve(q: float) -> None:
+    """E_b[r] of a quadratic log ratio in one dimension falls as 1 / (1 + q b)."""
+    grid = tuple(i / 11 for i in range(12))
+    weights = integration_weights(grid)
+    found = sum(weight * q / (1 + q * b) for weight, b in zip(weights, grid, strict=True))
+    assert found == pytest.approx(math.log1p(q), abs={1.0: 1e-5, 10.0: 0.03, 100.0: 2.0}[q])
+
+
+def norm(value: float, lower: float, upper: float, *, usable: bool = True) -> NormEstimate:
+    one = torch.ones(1, dtype=torch.float64)
+    given = torch.tensor([usable])
+    return NormEstimate(value * one, lower * one, upper * one, one, 0 * one, one, given, given)
+
+
+def test_values_and_ends_rise_with_the_order() -> None:
+    """The lower end of a small order holds at larger ones, and the upper end the other way."""
+    found = in_order([norm(1.0, 0.8, 1.2), norm(0.9, 0.7, 1.1), norm(2.0, 1.5, 2.5)])
+    assert [float(one.log_norm) for one in found] == [1.0, 1.0, 2.0]
+    assert [float(one.lower) for one in found] == [0.8, 0.8, 1.5]
+    assert [float(one.upper) for one in found] == [1.1, 1.1, 2.5]
+
+
+def test_chains_that_have_not_settled_count_for_no_other_order() -> None:
+    found = in_order([norm(1.0, 0.8, 1.2), norm(9.0, 8.0, 10.0, usable=False), norm(2.0, 1.5, 2.5)])
+    assert [float(one.log_norm) for one in found] == [1.0, 9.0, 2.0]
+    assert [float(one.lower) for one in (found[0], found[2])] == [0.8, 1.5]
+    assert [float(one.upper) for one in (found[0], found[2])] == [1.2, 2.5]
+
+
+def test_ends_that_contradict_each_other_hold_the_value() -> None:
+    found = in_order([norm(1.0, 0.9, 1.1), norm(0.5, 0.4, 0.6)])
+    for one in found:
+        assert one.lower <= one.log_norm <= one.upper
 
 
 def test_a_chain_apart_from_the_others_is_not_corrected_by_them() -> None:
