@@ -1,13 +1,9 @@
-"""Errors, coverage and widths of `qnorm_path` where the answer is known.
-
-`python -m tests.research.benchmarks.qnorm [NAMES]` prints what the tables of
-docs/research/intermediate_q.md are made of, in half an hour.
-"""
+"""Errors, coverage and widths of `qnorm_path` on losses whose norms have a closed form."""
 
 from __future__ import annotations
 
 import math
-import sys
+from collections.abc import Iterator
 
 import torch
 
@@ -29,13 +25,10 @@ REPETITIONS = 200
 DRAWS = 40000
 
 
-def main() -> None:
-    """Print, by case and order, the values, how many intervals hold the truth or miss it, errors of
-    log Z and median half widths."""
-    torch.set_num_threads(1)
+def lines() -> Iterator[str]:
+    """By case and order: how many intervals hold the truth or miss it, errors of log Z and median
+    half widths."""
     for name, golden in {**GOLDENS, **UNBOUNDED, **HARD}.items():
-        if len(sys.argv) > 1 and name not in sys.argv[1:]:
-            continue
         found = values(QNormPath(), work_of(golden, REPETITIONS))
         log_loss = _plain(golden)
         for part, q in enumerate(ORDERS):
@@ -46,7 +39,7 @@ def main() -> None:
                 if one.lower is not None and one.upper is not None
             ]
             if not ends:
-                print(f"{name:15} q = {q:4g}  no values", flush=True)
+                yield f"{name:15} q = {q:4g}  no values"
                 continue
             truth = math.exp(golden.log_norm(q))
             error = errors(golden, given, q)
@@ -60,10 +53,9 @@ def main() -> None:
                 f"RMSE {error.square().mean().sqrt():.5f}  bias {error.mean():+.5f}  half "
                 f"width {width:.5f}"
             )
-            print(
+            yield (
                 f"{name:15} q = {q:4g}  {held:30}  {what}  plain {plain:.5f} (ESS {ess:.0f} of "
-                f"{DRAWS})",
-                flush=True,
+                f"{DRAWS})"
             )
 
 
@@ -74,7 +66,3 @@ def _plain(golden: Golden) -> torch.Tensor:
     return Objective(work, work.labels, latent=True).losses(
         torch.zeros(DRAWS, dtype=torch.int64), z
     )[None]
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,1 @@
+"""Norms of the loss where they are known, and what `qnorm_path` makes of them."""
