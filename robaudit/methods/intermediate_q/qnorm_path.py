@@ -50,8 +50,9 @@ _EACH = 100  # copies of each tilt
 _HIGHEST = 1000.0
 _SEARCHED = 80
 _FEW = 8  # normal variables, up to which copies adapt to where earlier copies had large weights
-# Of the index in the grid of temperatures: the mean of the log ratio changes most near 0. A straight
-# grid is no better on networks, and leaves a tenth of the images of a narrow peak without a value.
+# Of the index in the grid of temperatures: the mean of the log ratio changes most near 0. A
+# straight grid is no better on networks, and leaves a tenth of the images of a narrow peak without
+# a value.
 _POWER = 1.5
 # Noise that jumps has only an approximate gradient. Beyond this order its chains may fall behind,
 # alike in all images and on both ways.
