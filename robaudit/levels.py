@@ -38,7 +38,8 @@ LEVEL_KEYS = tuple(LevelName)
 NONE = "none"
 """No noise, or no level, in the columns of a row; never the label of a noise."""
 NoisePlace = Literal["input", "file"]
-FILE = "file"
+INPUT: NoisePlace = "input"
+FILE: NoisePlace = "file"
 """The place of noise on the decoded image file, before resize and crop."""
 ABOUT_PLACE = (
     "input: on the network's input, after resize and crop; file: on the decoded image file, before "

@@ -356,7 +356,7 @@ class Run(stored.Run):
     def _repr_markdown_(self) -> str:
         parts = [f"**{markdown(f'warning: {text}')}**" for text in self.info.warnings]
         # Indented lines are code in Markdown, so the columns stay aligned.
-        parts.append("\n".join(f"    {printable(line)}" for line in headline(self.info)))
+        parts.append("\n".join(f"    {printable(line)}" for line in headline(self)))
         parts.append(self.summary()._repr_markdown_())
         if self.info.gates:
             # They may be about results that this run lacks.

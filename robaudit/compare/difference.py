@@ -215,7 +215,7 @@ def compare_group(
     no_change = not group.changes.any() and not group.shared[:, 1:].any()
     same = matching.same_model and no_change
     everything = np.ones(len(group), dtype=np.bool_)
-    shares_noise = group.paired and group.same_noise
+    shares_noise = group.paired and not group.other_noise
     how: Pairing = "common random numbers" if shares_noise else "unpaired"
     if same:
         how = "the same model"
@@ -234,7 +234,7 @@ def compare_group(
         not_finite=len(unknown) - group.skipped,
         skipped=group.skipped,
         unknown=Counter(unknown_classes),
-        why="" if how != "unpaired" else matching.why_not or group.why,
+        why="" if how != "unpaired" else group.other_noise or group.why,
         cut=group.cut if equal_draws else None,
         counts=count_bounds(group, below, confidence, same_model=matching.same_model),
         draws=int(group.draws[0]) if equal_draws else None,
@@ -329,7 +329,7 @@ def _saved(group: Group) -> float | None:
     1 - Var[mean difference] / (Var[base mean] + Var[new mean]). The factor 1/n^2 of both means
     cancels.
     """
-    if not (group.paired and group.same_noise):
+    if not (group.paired and not group.other_noise):
         return None
     draws, lost, won, half_lost, half_won = group.shared.T
     # An antithetic pair is one draw of the mean of its two copies.

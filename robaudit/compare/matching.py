@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robaudit.errors import RunError
-from robaudit.levels import NoiseLevel, without_levels
+from robaudit.levels import FILE, INPUT, NoiseLevel, without_levels
 from robaudit.quantities import IntervalKind
 from robaudit.results import MOST_STORED_DRAWS
 from robaudit.runs.folder import RunFolder
@@ -22,6 +22,7 @@ from robaudit.runs.rows import Bits, Row, bits_of
 from robaudit.runs.run import Run
 from robaudit.runs.table import NO_CLASS, common_ids
 from robaudit.spec.model import BaseDatasetSpec, ImageOptions
+from robaudit.text import count
 
 Pair = tuple[Row, Row]
 """The rows of a sample in the base run and in the new run."""
@@ -53,10 +54,11 @@ class Matching:
             difference is 0.
         same_images: both prepared the images alike; False: they are the same files, prepared in
             other ways.
-        same_noise: both gave each sample the same noise.
         same_generator: both drew their noise from the same random numbers, so that the errors may
             be correlated even where the noise differs.
-        why_not: the reason if the noise differs; else "".
+        why_not: the reason if noise on the input differs; else "".
+        on_files: labels of the noises on files. They are the same for networks of any input size.
+        why_not_on_files: the reason if noise on files differs; else "".
         paired: labels of estimators with the same name in both runs: their recorded draws have the
             same order.
         warnings: remarks for the reader.
@@ -70,9 +72,10 @@ class Matching:
 
     same_model: bool
     same_images: bool
-    same_noise: bool
     same_generator: bool
     why_not: str
+    on_files: frozenset[str]
+    why_not_on_files: str
     paired: frozenset[str]
     warnings: list[str]
     only_base: list[str] = field(default_factory=list)
@@ -82,6 +85,15 @@ class Matching:
     skipped_besides: int = 0
     other_images: list[str] = field(default_factory=list)
     other_labels: int = 0
+
+    @property
+    def same_noise(self) -> bool:
+        """Whether both runs gave each sample the same noise, in all results."""
+        return not self.why_not
+
+    def why_other_noise(self, at: NoiseLevel) -> str:
+        """The reason if the samples' noise at this level differs; else ""."""
+        return self.why_not_on_files if at.noise in self.on_files else self.why_not
 
 
 def _check_same_noise(base: Run, new: Run) -> None:
@@ -98,14 +110,24 @@ def _check_same_noise(base: Run, new: Run) -> None:
             )
 
 
-def _noises(run: Run) -> dict[str, Mapping[str, Any]]:
+def _noises(run: Run) -> dict[str, dict[str, Any]]:
     """The noises by label, each without its levels."""
     # Runs may differ in their levels; the files of a noise are part of it, like its options.
     files = run.info.noise_files
+    # Earlier versions had no key for the place: their noise is on the input.
     return {
-        str(entry["name"]): {**without_levels(entry), "files": files.get(entry["name"])}
+        str(entry["name"]): {
+            "at": INPUT,
+            **without_levels(entry),
+            "files": files.get(entry["name"]),
+        }
         for entry in run.info.spec["noise"]
     }
+
+
+def _on_files(run: Run) -> frozenset[str]:
+    """The labels of the noises on files."""
+    return frozenset(label for label, noise in _noises(run).items() if noise["at"] == FILE)
 
 
 def _estimators(run: Run) -> set[tuple[str, str]]:
@@ -264,25 +286,29 @@ def match(base: Run, new: Run) -> Matching:
     images = images_of(base, new)
     if images is Images.OTHER:
         _check_same_images(base, new)
-    reasons = []
+    generator_reasons = []
     seeds = [run.info.seed for run in (base, new)]
     # The generator of a GPU gives other numbers than the one of a CPU.
     devices = [kind_of(run.info.device) for run in (base, new)]
     if seeds[0] != seeds[1]:
-        reasons.append(f"the seeds differ ({seeds[0]} and {seeds[1]})")
+        generator_reasons.append(f"the seeds differ ({seeds[0]} and {seeds[1]})")
     if devices[0] != devices[1]:
-        reasons.append(f"noise on {devices[0]} differs from noise on {devices[1]}")
-    same_generator = not reasons
-    sizes = [_size(run) for run in (base, new)]
-    if "" not in sizes and sizes[0] != sizes[1]:
-        reasons.append(f"noise on {sizes[0]} pixels differs from noise on {sizes[1]} pixels")
-    why_not = " and ".join(reasons)
+        generator_reasons.append(f"noise on {devices[0]} differs from noise on {devices[1]}")
+    on_files = _on_files(base) & _on_files(new)
+    # A file has a size of its own, whatever the size of the network's input is.
+    why_not_on_files = " and ".join(generator_reasons + _other_files(base, new))
+    why_not = " and ".join(generator_reasons + _other_size(base, new))
+    if on_files and on_files == _noises(base).keys() & _noises(new).keys():
+        why_not = why_not_on_files
     warnings = []
     if images is Images.SAME_FILE:
         warnings.append(_prepared(base, new))
-    if reasons:
+    if why_not:
+        paired_files = sorted(on_files) if not why_not_on_files else []
+        besides = f" (those of {', '.join(paired_files)}, on the files, are paired)"
         warnings.append(
-            f"noise draws are unpaired, as {why_not}: the errors of both runs' noise draws add up"
+            f"noise draws are unpaired, as {why_not}: the errors of both runs' noise draws add "
+            f"up{besides if paired_files else ''}"
         )
     base_results = _results(base)
     new_results = _results(new)
@@ -293,17 +319,42 @@ def match(base: Run, new: Run) -> Matching:
     return Matching(
         same_model=images is Images.SAME and _model(base) == _model(new),
         same_images=images is Images.SAME,
-        same_noise=not reasons,
-        same_generator=same_generator,
+        same_generator=not generator_reasons,
         why_not=why_not,
+        on_files=on_files,
+        why_not_on_files=why_not_on_files,
         paired=paired,
         warnings=warnings,
     )
 
 
-def _size(run: Run) -> str:
-    """The size of the images, ``224 x 224``; empty where the run does not say."""
-    return " x ".join(map(str, (run.info.image_shape or [])[1:]))
+def _other_size(base: Run, new: Run) -> list[str]:
+    """The reason why noise on the input differs between inputs of other sizes; empty if it does
+    not, or if a run does not say its size."""
+    shapes = [run.info.image_shape for run in (base, new)]
+    if None in shapes or shapes[0] == shapes[1]:
+        return []
+    sizes = []
+    for channels, *sides in filter(None, shapes):
+        size = f"{' x '.join(map(str, sides))} pixels"
+        sizes.append((size, f"{size} of {count(channels, 'channel')}"))
+    # The channels are named only where nothing else differs.
+    same_sides = sizes[0][0] == sizes[1][0]
+    before, now = (texts[same_sides] for texts in sizes)
+    return [f"noise on {before} differs from noise on {now}"]
+
+
+def _other_files(base: Run, new: Run) -> list[str]:
+    """The reason why noise on files may differ: other files; empty for the same files."""
+    changed = _changed_keys(base, new).keys() - _SELECTION
+    if changed <= _PREPARATION:
+        return []
+    # Prepared alike, equal pixels are of equal files. A photo and its smaller copy, each prepared
+    # in its own way, may have equal pixels, too.
+    prepared_alike = changed.isdisjoint(_PREPARATION)
+    if prepared_alike and image_digests(base) and image_digests(new):
+        return []
+    return ["the files are not known to be the same"]
 
 
 def _prepared(base: Run, new: Run) -> str:

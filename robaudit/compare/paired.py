@@ -31,7 +31,7 @@ class Group:
             approximations.
         shared: the common draws of each sample (n, 5): draws, lost, won, half_lost, half_won, as in
             :class:`robaudit.compare.matching.CommonDraws`.
-        same_noise: whether both runs gave each sample the same noise.
+        other_noise: why the samples' noise differs between the runs; "" if it is the same.
         same_generator: whether both runs drew their noise from the same random numbers.
         why: why draws are not paired, where both have the same noise.
         cut: draws per image of the base run and of the new run, if the group uses only the first
@@ -48,7 +48,7 @@ class Group:
     base: Columns
     new: Columns
     shared: Floats
-    same_noise: bool
+    other_noise: str
     same_generator: bool
     why: str
     cut: tuple[int, int] | None
@@ -96,7 +96,7 @@ class Group:
     @property
     def method(self) -> str:
         """How the draws of the two runs belong together, where they are compared one by one."""
-        return "paired draws" if self.same_noise else "draws of different noise"
+        return "draws of different noise" if self.other_noise else "paired draws"
 
     @property
     def antithetic(self) -> bool:
@@ -163,7 +163,7 @@ class Pairs:
         known = key.estimator in matching.paired
         self._key = key
         self._quantity = quantity
-        self._same_noise = matching.same_noise
+        self._other_noise = matching.why_other_noise(key.at)
         self._same_generator = matching.same_generator
         self._paired = matching.same_generator and known
         self._why = "" if known else "it is another estimator in each run"
@@ -228,7 +228,7 @@ class Pairs:
             base=cut[0],
             new=cut[1],
             shared=table[:, :_KEPT],
-            same_noise=self._same_noise,
+            other_noise=self._other_noise,
             same_generator=self._same_generator,
             why=self._why,
             cut=_first_cut(whole, draws),

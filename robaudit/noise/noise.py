@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from robaudit.files import expanded
-from robaudit.levels import ABOUT_PLACE, FILE, LevelName, NoisePlace
+from robaudit.levels import ABOUT_PLACE, FILE, INPUT, LevelName, NoisePlace
 from robaudit.spec.fields import SpecSection
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Noise(SpecSection, ABC):
         "", pattern=r"^[\w.-]*$", description="label in the results; default: the kind"
     )
     clip: bool = Field(False, description="clip the noisy pixels to [0, 1]")
-    at: NoisePlace = Field("input", description=ABOUT_PLACE)
+    at: NoisePlace = Field(INPUT, description=ABOUT_PLACE)
 
     @property
     def on_file(self) -> bool:

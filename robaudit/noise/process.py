@@ -18,7 +18,7 @@ from torch import Tensor
 
 from robaudit.errors import SampleError, SpecError
 from robaudit.files import file_sha256
-from robaudit.levels import NoiseLevel, noise_label
+from robaudit.levels import INPUT, NoiseLevel, noise_label
 from robaudit.noise.noise import AdditiveNoise, Noise, Shape, shape_of
 from robaudit.noise.orthogonal import BLOCK, orthogonal_block, patch_of
 from robaudit.plugins import BrokenContractError, blaming, is_ours, shown
@@ -114,7 +114,7 @@ class NoiseProcess:
 
     def on_input(self) -> NoiseProcess:
         """The same noise on whatever pixels it is given."""
-        return replace(self, noise=self.noise.model_copy(update={"at": "input"}), photos=None)
+        return replace(self, noise=self.noise.model_copy(update={"at": INPUT}), photos=None)
 
     def blocks(self, sample_id: str, draws: int, shape: Shape, start: int = 0) -> Iterator[Tensor]:
         """Yield ``draws`` draws of a sample from number ``start`` on, block by block, as (n,

@@ -252,6 +252,11 @@ def _is_bad(answer: _Answer) -> Tone:
     return "bad" if answer.text == Certainty.CONFIRMED and not answer.is_wrong else ""
 
 
+def _is_red(sample: Flag) -> bool:
+    """Whether the picture of a sample is red, as its row of the table is."""
+    return sample.certainty is Certainty.CONFIRMED and not sample.is_wrong
+
+
 _ANSWER = Kind(lambda answer: answer.text, number=False, tone=_is_bad)
 
 
@@ -442,13 +447,14 @@ def _cell(
     flips = " \u2192 ".join(cut(class_name(index, names), letters) for index in turn)
     wrong = sample.is_wrong
     about = f"is {class_name(sample.label, names, 12)}, " if wrong else "id "
-    # the end of an id tells files of one folder apart
-    about += cut(sample.id, max(4, size.letters(width) - len(about)), "beginning")
+    # the end of an id tells files of one folder apart; digits and capitals are as wide as bold text
+    letters = size.letters(width, bold=True) - len(about)
+    about += cut(sample.id, max(4, letters), "beginning")
     ax.set_title(flips, pad=3)
     value = cut(numbers.sample_value(sample, quantity.low, quantity.high), size.letters(width))
     ax.set_xlabel(
         f"{value}\n{about}",
         loc="left",
-        color=LOWER if is_beyond(sample, entry.record) and not wrong else FAINT,
+        color=LOWER if _is_red(sample) else FAINT,
         labelpad=2,
     )

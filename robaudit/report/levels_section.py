@@ -272,6 +272,7 @@ def _panel(
             lowest = min(lowest, float(lower.min()))
         if quantity is None and (clean := curve[0].clean_accuracy) is not None:
             ax.plot([no_noise], [clean.value], **ring(style["color"]))
+            lowest = min(lowest, clean.value)
     if quantity is None or quantity.is_share:
         # high shares are drawn from just below the lowest, so that their differences can be seen
         if lowest >= _UPPER:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -155,7 +156,7 @@ def _beside_losses(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
 
 def head_table(run: Run) -> Table:
     """The lines above a run's tables in a terminal."""
-    return Table(lines=(*warning_lines(run.info), *headline(run.info)))
+    return Table(lines=(*warning_lines(run.info), *headline(run)))
 
 
 def foot_table(run: Run) -> Table:
@@ -169,9 +170,10 @@ def foot_table(run: Run) -> Table:
     )
 
 
-def headline(info: RunInfo) -> list[str]:
-    """The lines above a run's tables, from run.json, below :func:`warning_lines`: clean accuracy
-    first, then model, data and noise."""
+def headline(run: Run) -> list[str]:
+    """The lines above a run's tables, below :func:`warning_lines`: clean accuracy first, then
+    model, data and noise."""
+    info = run.info
     totals = info.totals
     data = info.data
     model = info.model
@@ -180,6 +182,7 @@ def headline(info: RunInfo) -> list[str]:
     lines = [
         f"clean accuracy  {_accuracy(info.clean_accuracy)}",
         *_noisy(info.noisy_accuracy),
+        *_turns(summary_of(run)),
         f"model           {model.name} ({model.format}, {model.classes} classes, sha256 "
         f"{model.sha256[:8]})",
         f"data            {data.where}: {count(totals.samples, 'sample')}{skipped}",
@@ -215,6 +218,28 @@ def _noisy(accuracies: Sequence[NoisyAccuracyInfo]) -> list[str]:
         at = noise_level(noisy.noise, noisy.level, noisy.level_name)
         lines.append(f"{name:15} {value} at {at} ({noisy.estimator})")
     return lines
+
+
+def _turns(groups: Sequence[GroupSummary]) -> list[str]:
+    """The line about what stays right and what is repaired under the most harmful noise; none
+    without labels or votes."""
+    measured = []
+    for group in groups:
+        noisy = group.noisy_accuracy
+        if noisy is not None:
+            measured.append((noisy.value, noisy, group.key))
+    if not measured:
+        return []
+    _, noisy, key = min(measured, key=itemgetter(0))
+    parts = []
+    if noisy.stays_right is not None:
+        parts.append(f"{numbers.percents(noisy.stays_right)} of {noisy.right:,} right")
+    if noisy.repaired is not None:
+        wrong = noisy.images - noisy.right
+        repaired = f"{numbers.percents(noisy.repaired)} of {wrong:,} wrong"
+        parts.append(f"{repaired} are repaired" if parts else repaired)
+    name = "is repaired" if noisy.stays_right is None else "stays right"
+    return [f"{name:15} {'; '.join(parts)}, at {key.at} ({key.estimator})"]
 
 
 def overall_tables(

@@ -27,6 +27,7 @@ from robaudit.levels import (
     ABOUT_PLACE,
     FILE,
     GAUSSIAN,
+    INPUT,
     LEVEL_KEYS,
     NONE,
     LevelName,
@@ -397,7 +398,7 @@ class NoiseSpec(SpecSection):
     name: Annotated[str, Field(pattern=r"^[\w.-]*$", max_length=_LONGEST_NAME)] = Field(
         "", description="label in the results; default: the kind"
     )
-    at: NoisePlace = Field("input", description=ABOUT_PLACE)
+    at: NoisePlace = Field(INPUT, description=ABOUT_PLACE)
     clip: bool = Field(False, description="clip the noisy pixels to [0, 1]")
     sigma: Levels | None = Field(
         None,

@@ -329,7 +329,8 @@ def _turn_sentence(group: GroupSummary, at: str) -> str:
         parts.append(f"{numbers.percents(noisy.stays_right)} of the copies of {whose} stay right")
     wrong = noisy.images - noisy.right
     if noisy.repaired is not None:
-        whose = f"those of the {count(wrong, 'wrong image')}"
+        copies = "those" if parts else "the copies"
+        whose = f"{copies} of the {count(wrong, 'wrong image')}"
         parts.append(f"{numbers.percents(noisy.repaired)} of {whose} are repaired")
     return f"{at}, {', and '.join(parts)}."
 

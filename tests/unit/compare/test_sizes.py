@@ -44,19 +44,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # newer versions of torch would rather export
         torch.jit.save(torch.jit.script(network()), folder / "net.pt")
-    for crop in (8, 10):
-        document = {
-            "model": {"path": "net.pt"},
-            "dataset": {"kind": "images", "path": "photos", "resize": 12, "crop": crop},
-            "noise": {"sigma": [0.05]},
-            "estimators": [{"mc": {"draws": 20}}],
-        }
-        audit(located(document, folder, f"at {crop}"), out=folder / f"run{crop}")
+    noises: dict[str, Any] = {
+        "run": {"sigma": [0.05]},
+        "both": [{"sigma": [0.05]}, {"sigma": [0.1], "at": "file"}],
+        "file": {"sigma": [0.1], "at": "file"},
+    }
+    for name, noise in noises.items():
+        for crop in (8, 10):
+            document = {
+                "model": {"path": "net.pt"},
+                "dataset": {"kind": "images", "path": "photos", "resize": 12, "crop": crop},
+                "noise": noise,
+                "estimators": [{"mc": {"draws": 20}}],
+            }
+            audit(located(document, folder, f"at {crop}"), out=folder / f"{name}{crop}")
     return folder
 
 
-def runs(folder: Path) -> tuple[Run, Run]:
-    base, new = (read_run(folder / f"run{crop}", kept=True) for crop in (8, 10))
+def runs(folder: Path, name: str = "run") -> tuple[Run, Run]:
+    base, new = (read_run(folder / f"{name}{crop}", kept=True) for crop in (8, 10))
     return base, new
 
 
@@ -94,6 +100,71 @@ def test_no_noise_is_claimed_to_be_shared(
     assert "16 images, noise draws unpaired, as noise on 8 x 8 pixels differs" in out
     assert "paired on the same" not in out
     assert " - at 8" in run_cli("show", both[0], "--with", both[1]).out
+
+
+def test_noise_on_files_does_not_depend_on_the_input(folder: Path) -> None:
+    found = compare(*runs(folder, "both"))
+    how = {group.key.at.noise: group.how for group in found.groups}
+    assert how == {"gaussian": "unpaired", "gaussian_file": "common random numbers"}
+    on_files = found.groups[1]
+    assert on_files.why == ""
+    assert on_files.mean.measured is not None
+    assert on_files.mean.measured.method == "paired draws:pooled"
+    assert not found.document()["same_noise"]
+    assert found.matching.warnings[1].endswith("(those of gaussian_file, on the files, are paired)")
+
+
+def test_nothing_is_unpaired_where_all_noise_is_on_files(folder: Path, run_cli: RunCli) -> None:
+    found = compare(*runs(folder, "file"))
+    assert found.document()["same_noise"]
+    (warning,) = found.matching.warnings
+    assert warning.startswith("the same files, prepared in other ways")
+    outcome = run_cli("compare", folder / "file8", folder / "file10")
+    assert "paired on the same 20 noise draws each" in " ".join(outcome.out.split())
+
+
+def test_noise_on_other_files_is_not_claimed_to_be_the_same(folder: Path) -> None:
+    """Photos, and smaller copies in another folder: the network may get the same pixels of both."""
+    base, _ = runs(folder, "file")
+    dataset = {**base.info.spec["dataset"], "path": "smaller", "resize": None}
+    spec = {**base.info.spec, "dataset": dataset}
+    found = compare(base, replace(base, info=changed(base.info, spec=spec)))
+    assert found.matching.why_not == "the files are not known to be the same"
+    # In a folder that was moved the digests tell.
+    dataset = {**base.info.spec["dataset"], "path": "moved"}
+    spec = {**base.info.spec, "dataset": dataset}
+    found = compare(base, replace(base, info=changed(base.info, spec=spec)))
+    assert found.matching.same_noise
+
+
+def test_the_default_place_is_no_other_noise(folder: Path) -> None:
+    """Runs of earlier versions have no key for the place of a noise."""
+    base, new = runs(folder)
+    (noise,) = base.info.spec["noise"]
+    spec = {**base.info.spec, "noise": [{**noise, "at": "input"}]}
+    explicit = replace(base, info=changed(base.info, spec=spec))
+    assert compare(explicit, new).samples == 16
+    assert not_compared({"explicit": explicit, "new": new}) == ""
+
+
+def test_one_label_at_two_places_is_another_noise(folder: Path) -> None:
+    base, _ = runs(folder, "file")
+    (noise,) = base.info.spec["noise"]
+    on_input = {key: value for key, value in noise.items() if key != "at"}
+    spec = {**base.info.spec, "noise": [on_input]}
+    with pytest.raises(RunError, match="differ in the noise gaussian_file"):
+        compare(base, replace(base, info=changed(base.info, spec=spec)))
+
+
+def test_grey_and_colour_have_other_noise() -> None:
+    base = with_data(made(KEPT, model="a"), 8, path="a", resize=8, channels=1)
+    new = with_data(made(KEPT, model="b"), 8, path="a", resize=8, channels=3)
+    base = replace(base, info=changed(base.info, image_shape=[1, 8, 8]))
+    found = compare(base, new)
+    assert not found.matching.same_noise
+    assert found.groups[0].why == (
+        "noise on 8 x 8 pixels of 1 channel differs from noise on 8 x 8 pixels of 3 channels"
+    )
 
 
 def test_side_by_side(folder: Path) -> None:

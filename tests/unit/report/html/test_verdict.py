@@ -8,6 +8,7 @@ from dataclasses import replace
 from robaudit.report.html.content import gather
 from robaudit.report.html.render import page
 from robaudit.report.html.verdict import flag_sentence, glance, sentence
+from robaudit.report.summary_section import headline
 from robaudit.report.tables import Table
 from robaudit.results import Votes
 from robaudit.runs.rows import Row
@@ -94,6 +95,30 @@ def test_red_is_what_noise_breaks() -> None:
     tones = {row[0].text: row[-1].tone for row in table.rows if row[-1].text}
     assert tones == {"fog sigma 0.1": "", "rain sigma 0.1": "bad"}
     assert {row[-1].text for row in table.rows if row[-1].text} == {"1 of 2"}
+
+
+def test_the_summary_says_in_a_line_what_stays_right_and_what_is_repaired() -> None:
+    lines = {
+        (3,): "stays right     68.3% [17.0%, 96.4%] of 3 right; 90.0% [2.2%, 99.8%] of 1 wrong are "
+        "repaired, at fog sigma 0.1 (mc)",
+        (): "stays right     53.8% [15.0%, 89.9%] of 4 right, at fog sigma 0.1 (mc)",
+        (0, 1, 2, 3): "is repaired     46.3% [10.1%, 85.0%] of 4 wrong, at fog sigma 0.1 (mc)",
+    }
+    for wrong, line in lines.items():
+        # The line is about the more harmful of two noises.
+        held = [*voted("gaussian", [20] * 4), *voted("fog", [20, 16, 5, 2], wrong=wrong)]
+        held.sort(key=lambda row: int(row.sample_id))
+        assert line in headline(hand_made(held))
+
+
+def test_no_line_about_turns_without_labels() -> None:
+    unlabelled = [replace(row, label=None, correct=None) for row in voted("fog", [20, 3])]
+    assert "stays right" not in "".join(headline(hand_made(unlabelled)))
+
+
+def test_only_wrong_images_are_repaired() -> None:
+    (view,) = gather([hand_made(voted("gaussian", [5, 2], wrong=[0, 1]))]).views
+    assert "of the copies of the 2 wrong images are repaired." in sentence(view)
 
 
 def test_what_stays_right_and_what_is_repaired(without_pictures: None) -> None:

@@ -6,12 +6,15 @@ import io
 import re
 import warnings
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from robaudit import audit
 from robaudit.errors import RobauditError
 from robaudit.levels import LevelChoice
 from robaudit.report import pictures as pictures_module
@@ -21,10 +24,13 @@ from robaudit.report.pictures import kinds_of_picture
 from robaudit.report.pictures.inline import inline
 from robaudit.report.pictures.kinds import drawing_of, figure_of, picture, size_of
 from robaudit.report.pictures.page import shorter, told_apart
-from robaudit.report.sections import SectionRequest
+from robaudit.report.pictures.style import LOWER
+from robaudit.report.sections import SectionRequest, section_of
 from robaudit.runs.run import Run
+from robaudit.stats.flags import Certainty
 from tests.golden import Golden
 from tests.infos import changed
+from tests.specs import digits, write
 from tests.unit.report.pictures.made import HOSTILE, texts, unreadable
 
 pytest.importorskip("matplotlib")
@@ -89,6 +95,39 @@ def test_an_image_stands_clean_beside_its_first_noisy_copy(made: Run) -> None:
     assert not np.array_equal(sized(clean), noisy)
     assert np.array_equal(pixels[:, : len(pixels)], sized(clean))
     assert np.array_equal(pixels[:, -len(pixels) :], noisy)
+
+
+def test_a_picture_is_red_where_its_row_is(made: Run) -> None:
+    """Where it is confirmed that noise breaks what was right; a likely one is not red."""
+    levels = LevelChoice(noises=("gaussian",), levels=(2.0,))
+    request = SectionRequest(estimators=("mc",), levels=levels, bottom=10)
+    (flagged,) = section_of("flagged").records(made, request)
+    right = [sample for sample in flagged.samples if not sample.is_wrong]
+    confirmed = [sample.certainty is Certainty.CONFIRMED for sample in right]
+    likely = [sample for sample in right if sample.certainty is Certainty.LIKELY]
+    assert any(confirmed)
+    assert likely
+    figure = figure_of(drawing_of("flagged", [made], request), size_of(7.0))
+    labels = [ax.xaxis.label for ax in figure.axes if ax.get_xlabel()]
+    assert [label.get_color() for label in labels].count(LOWER) == sum(confirmed)
+
+
+def test_ids_of_digits_and_capitals_do_not_run_into_each_other(tmp_path: Path) -> None:
+    photos = tmp_path / "photos" / "N02526121"
+    photos.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for i in range(3):
+        pixels = rng.integers(0, 256, (8, 8), dtype=np.uint8)
+        Image.fromarray(pixels).save(photos / f"N02526121_HAMMERHEAD_WOMBAT_{i}.PNG")
+    names = ["N02526121", *map(str, range(1, 10))]
+    images = {"kind": "images", "path": "photos", "channels": 1, "class_names": names}
+    spec = write(tmp_path, digits(dataset=images, noise={"sigma": 3.0}, run={"as_given": True}))
+    run = audit(spec, out=tmp_path / "run")
+    figure = figure_of(drawing_of("flagged", [run], SectionRequest(bottom=3)), size_of(7.0))
+    figure.draw_without_rendering()
+    boxes = [ax.xaxis.label.get_window_extent() for ax in figure.axes if ax.get_xlabel()]
+    assert len(boxes) == 3
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 @pytest.mark.parametrize("kind", kinds_of_picture())
