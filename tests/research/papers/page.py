@@ -118,8 +118,8 @@ def _index(pages: Path) -> str:
 Tables and figures of the papers behind robaudit, made again with robaudit on networks and images
 that fit two cores, with error bars and a verdict for each of the papers' conclusions.
 
-    make papers                     # all of them, in the quick form; interrupted, it continues
-    where it stopped make papers ONLY=han-fig4       # one item, or all whose names begin so
+    make papers                     # all, in the quick form; interrupted, it continues later
+    make papers ONLY=han-fig4       # one item, or all whose names begin so
     .venv/bin/python -m tests.research.papers han-fig1 --full --device cuda
 
 It reads the networks and images in `../shared`, and keeps its runs in `build/papers`; each is an
@@ -138,8 +138,8 @@ What depends on the estimator or the attack:
 ([han.md](han.md)).
 - Softmax and p_robust correlate more on robust networks if p_robust is that of `mmse`; with
 counted votes that cannot be told.
-- Path sampling can give an image no value, and says so. Values at large q are those of the better
-sampler ([rice.md](rice.md)).
+- Norms at q = 10 and more need a sampler that follows the loss: plain copies stay far below
+([rice.md](rice.md)).
 - R_nu rewards a small slope of a logistic regression, which changes no decision
 ([giraudon.md](giraudon.md)).
 - ASR depends on the strength of the attack; the tests use the nearest flip that a stronger one
