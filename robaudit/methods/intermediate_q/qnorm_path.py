@@ -56,7 +56,7 @@ _FEW = 8  # normal variables, up to which copies adapt to where earlier copies h
 _POWER = 1.5
 # Noise that jumps has only an approximate gradient. Beyond this order its chains may fall behind,
 # alike in all images and on both ways.
-_GUIDED_REACH = 100.0
+_GUIDED_REACH = 10.0
 _TOO_FEW_COPIES = (
     "no value: too few copies meet the large losses that decide the norm, and there are no "
     "gradients to follow"
