@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -269,7 +270,9 @@ def _logs(row: Row) -> str:
 def _of_shared(model: str, noise: Mapping[str, Any], images: int) -> Problem:
     """A shared network with the classes that it predicts."""
     about = card(model)
-    network = torch.jit.load(str(SHARED / "models" / model / "model.torchscript.pt")).eval()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`torch.jit.load` is deprecated", FutureWarning)
+        network = torch.jit.load(str(SHARED / "models" / model / "model.torchscript.pt")).eval()
     for parameter in network.parameters():
         parameter.requires_grad_(False)
     mean = torch.tensor(about["mean"]).view(-1, 1, 1)
