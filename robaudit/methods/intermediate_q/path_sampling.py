@@ -75,6 +75,10 @@ class NormEstimate:
         }
         return replace(self, **replaced)
 
+    def unless_below(self, least: Tensor) -> NormEstimate:
+        """Not usable where the whole interval is below what log Z_q is at least (images,)."""
+        return replace(self, usable=self.usable & (self.upper >= least))
+
     def where_usable(self) -> NormEstimate:
         """With NaN for values and ends that are not usable."""
 

@@ -26,6 +26,7 @@ from robaudit.methods.intermediate_q.copies import (
 )
 from robaudit.methods.intermediate_q.path_sampling import (
     MOST_ERROR,
+    MOST_GAP,
     NormEstimate,
     chain_estimate,
     copies_estimate,
@@ -99,8 +100,8 @@ class QNormPath(QNorm):
 
     The interval is Student's t of log Z, between the copies or between the chains. With chains it
     is widened by half of the gap between both ways, and by half of what other classes may add. If
-    the gap is too large there is no value. The interval does not cover what neither searches nor
-    copies find.
+    the gap is too large, or copies show a larger norm, there is no value. The interval does not
+    cover what neither searches nor copies find.
 
     Kinds of noise without gradients use copies alone: adaptive for few variables (``spatial``;
     :mod:`robaudit.methods.intermediate_q.adaptive_copies`), plain otherwise (``impulse``).
@@ -230,6 +231,8 @@ class QNormPath(QNorm):
             few = (~estimate.by_copies).nonzero()[:, 0]
             if len(few):
                 chains, smallest, met = self._chains(batch, loss, few, q, found)
+                # Chains that all lag, or whose gradients mislead, agree, but not with the copies.
+                chains = chains.unless_below(copies.least(q)[few] / q)
                 estimate = estimate.with_chains(few, chains)
                 acceptance[few] = torch.fmin(acceptance[few], smallest)
                 highest[few] = torch.maximum(highest[few], met)
@@ -359,10 +362,11 @@ def _few(batch: ImageBatch) -> bool:
 
 
 def _refusal(std_error: float, gap: float) -> str:
-    """Why the chains give no value: they disagree, or have not settled."""
+    """Why the chains give no value: they disagree, have not settled, or contradict the copies."""
     # written so that NaN is refused
     if not std_error <= MOST_ERROR:
         return f"no value: the chains disagree (standard error of log Z {std_error:.2g})"
-    return (
-        f"no value: not settled, log Z is uncertain by {abs(gap) / 2:.2g}; take more temperatures"
-    )
+    if not abs(gap) <= MOST_GAP:
+        half = abs(gap) / 2
+        return f"no value: not settled, log Z is uncertain by {half:.2g}; take more temperatures"
+    return "no value: noisy copies show a larger norm than the chains"

@@ -103,7 +103,7 @@ class UniformTilts(Tilts):
         return z.to(normal.dtype)
 
     def rates(self, tilt: Tensor, normal: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """phi(e) / (p_t phi)(z) and its product with ds/dz."""
+        """phi(e) / (p_t phi)(z) and its product with ds/dz; zero where they are not finite."""
         sign, a = _directed(tilt)
         e = normal.double()
         edge = self._to_the_edge(a, normal_cdf(-sign * e))
@@ -111,7 +111,10 @@ class UniformTilts(Tilts):
         spread = -torch.expm1(-2 * a) / (2 * a) * torch.exp(2 * a * edge)
         to_uniform = 2 * torch.exp(e.square() / -2) / _SQRT_2PI * spread  # du/de
         to_normal = to_uniform / _uniform_rate(z.double())
-        return to_normal.to(normal.dtype), (_SQRT_3 * to_uniform).to(normal.dtype)
+        # Dozens of deviations against a tilt, 0 meets infinity. A chain that overshoots as far is
+        # rejected, but a NaN would reach the network before that.
+        rates = (to_normal.to(normal.dtype), (_SQRT_3 * to_uniform).to(normal.dtype))
+        return rates[0].nan_to_num(0.0, 0.0, 0.0), rates[1].nan_to_num(0.0, 0.0, 0.0)
 
     def statistic(self, z: Tensor) -> Tensor:
         """sqrt(3) (2 Phi(z) - 1)."""

@@ -236,6 +236,24 @@ def test_chains_too_short_to_settle_give_no_value() -> None:
     )
 
 
+def test_chains_that_their_copies_contradict_give_no_value() -> None:
+    """Gradients that are zero everywhere lead nowhere, and chains agree on what is near."""
+
+    class Stepped(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = 3 * curved()(x)
+            stepped = (4 * logits).detach().round() / 4
+            return stepped + 0 * logits
+
+    work = work_on(Stepped(), images=8)
+    plain = column(values(QNormMc(q=(1000.0,)), work), 0)
+    found = column(values(QNormPath(q=(1000.0,)), work), 0)
+    assert any(one.note.endswith("larger norm than the chains") for one in found)
+    for one, copies in zip(found, plain, strict=True):
+        if not math.isnan(one.value):
+            assert known(one.upper) >= known(copies.lower)
+
+
 def test_a_cliff_that_plain_copies_never_meet() -> None:
     """Their effective sample size is large at q = 10, and they are off by a factor of 1000."""
     golden = UNBOUNDED["cliff"]

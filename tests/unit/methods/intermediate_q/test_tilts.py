@@ -97,6 +97,20 @@ def test_copies_crowd_at_the_edge_without_reaching_infinity() -> None:
     assert (z > 3).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("t", [-1e4, -30.0, 30.0, 1e4])
+@pytest.mark.parametrize("e", [-1e10, -50.0, -20.0, 20.0, 50.0, 1e10])
+def test_rates_are_finite_wherever_a_chain_may_overshoot(
+    t: float, e: float, dtype: torch.dtype
+) -> None:
+    tilt = torch.tensor([t], dtype=dtype)
+    normal = torch.tensor([e], dtype=dtype)
+    z = UniformTilts().moved(tilt, normal)
+    for rate in UniformTilts().rates(tilt, normal, z):
+        assert rate.dtype == dtype
+        assert bool(rate.isfinite().all())
+
+
 def test_noise_names_its_tilts() -> None:
     assert isinstance(tilts_of(Uniform()), UniformTilts)
     assert isinstance(tilts_of(Uniform(norm="l2")), NormalTilts)
