@@ -75,9 +75,20 @@ class NormEstimate:
         }
         return replace(self, **replaced)
 
-    def unless_below(self, least: Tensor) -> NormEstimate:
-        """Not usable where the whole interval is below what log Z_q is at least (images,)."""
-        return replace(self, usable=self.usable & (self.upper >= least))
+    def at_least(self, least: Tensor) -> NormEstimate:
+        """With what log Z_q is at least (images,), by another sampler.
+
+        Where the whole interval is below it, that is the value, and the upper end is as far above
+        it as the old value was below. If that is far, the estimate is not usable.
+        """
+        is_below = self.upper < least
+        short = least - self.log_norm
+        return replace(
+            self,
+            log_norm=torch.where(is_below, least, self.log_norm),
+            upper=torch.where(is_below, least + short, self.upper),
+            usable=self.usable & ~(is_below & (short > MOST_ERROR)),
+        )
 
     def where_usable(self) -> NormEstimate:
         """With NaN for values and ends that are not usable."""

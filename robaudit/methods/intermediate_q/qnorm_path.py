@@ -100,7 +100,7 @@ class QNormPath(QNorm):
 
     The interval is Student's t of log Z, between the copies or between the chains. With chains it
     is widened by half of the gap between both ways, and by half of what other classes may add. If
-    the gap is too large, or copies show a larger norm, there is no value. The interval does not
+    the gap is too large, or copies show a far larger norm, there is no value. The interval does not
     cover what neither searches nor copies find.
 
     Kinds of noise without gradients use copies alone: adaptive for few variables (``spatial``;
@@ -232,7 +232,7 @@ class QNormPath(QNorm):
             if len(few):
                 chains, smallest, met = self._chains(batch, loss, few, q, found)
                 # Chains that all lag, or whose gradients mislead, agree, but not with the copies.
-                chains = chains.unless_below(copies.least(q)[few] / q)
+                chains = chains.at_least(copies.least(q)[few] / q)
                 estimate = estimate.with_chains(few, chains)
                 acceptance[few] = torch.fmin(acceptance[few], smallest)
                 highest[few] = torch.maximum(highest[few], met)
@@ -369,4 +369,4 @@ def _refusal(std_error: float, gap: float) -> str:
     if not abs(gap) <= MOST_GAP:
         half = abs(gap) / 2
         return f"no value: not settled, log Z is uncertain by {half:.2g}; take more temperatures"
-    return "no value: noisy copies show a larger norm than the chains"
+    return "no value: noisy copies show a far larger norm than the chains"

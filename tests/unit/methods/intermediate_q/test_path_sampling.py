@@ -72,6 +72,18 @@ def test_chains_that_have_not_settled_count_for_no_other_order() -> None:
     assert [float(one.upper) for one in (found[0], found[2])] == [1.2, 2.5]
 
 
+def test_copies_that_show_a_larger_norm_move_the_value_and_widen_the_interval() -> None:
+    near = norm(1.0, 0.95, 1.05)
+    least = torch.tensor([1.1], dtype=torch.float64)
+    moved = near.at_least(least)
+    assert [float(end) for end in (moved.lower, moved.log_norm, moved.upper)] == pytest.approx(
+        [0.95, 1.1, 1.2]
+    )
+    assert moved.usable.all()
+    assert torch.equal(near.at_least(least - 0.06).upper, near.upper)
+    assert not near.at_least(least + 0.3).usable.any()
+
+
 def test_ends_that_contradict_each_other_hold_the_value() -> None:
     found = in_order([norm(1.0, 0.9, 1.1), norm(0.5, 0.4, 0.6)])
     for one in found:
