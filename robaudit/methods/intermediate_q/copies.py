@@ -69,7 +69,7 @@ class Copies:
         return sizes
 
     def least(self, t: float) -> Tensor:
-        """A lower end of log E[l^t] (images,) that is too high with a chance of 2.5 % at most,
+        """A lower end of log E[l^t] (images,) that is too high with a probability of at most 2.5 %,
         whatever the copies miss.
 
         Source: Markov's inequality, for the mean of l^t / m, which has no bias and is not negative.
