@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ _SAME = 1e-9  # root mean square of p / m - 1 below which a control is only roun
 _LEAST_FREE = 0.1  # of 1 - leverage: residuals grow at most tenfold
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: log_density is computed once
 class Copies:
     """Copies z drawn from a mixture m with first part N(0, I).
 
@@ -40,7 +41,7 @@ class Copies:
     log_parts: Tensor
     sizes: Sequence[int]
 
-    @property
+    @cached_property
     def log_density(self) -> Tensor:
         """log m / N(0, I) (images, copies)."""
         log_shares = self.log_parts.new_tensor(self.sizes).div_(sum(self.sizes)).log_()

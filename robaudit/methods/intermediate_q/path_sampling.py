@@ -36,10 +36,10 @@ MOST_GAP = 1.0
 _SURE = 0.975  # quantile of two-sided 95 % intervals
 
 
-def temperature_grid(highest: float, temperatures: int) -> tuple[float, ...]:
-    """Temperatures from 0 to the highest, denser at small values (t ~ i^3)."""
+def temperature_grid(highest: float, temperatures: int, power: float = _POWER) -> tuple[float, ...]:
+    """Temperatures from 0 to the highest, denser at small values (t ~ i^power)."""
     last = temperatures - 1
-    return tuple(highest * (i / last) ** _POWER for i in range(temperatures))
+    return tuple(highest * (i / last) ** power for i in range(temperatures))
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,8 +151,7 @@ class QNormPath(QNorm):
 
     @cached_property
     def _grid(self) -> tuple[float, ...]:
-        last = self.temperatures - 1
-        return tuple((i / last) ** _POWER for i in range(self.temperatures))
+        return temperature_grid(1.0, self.temperatures, _POWER)
 
     def estimate(self, batch: ImageBatch) -> Sequence[tuple[Result, ...]]:
         """Every q of every image."""
