@@ -28,9 +28,11 @@ from robaudit.numerics.intervals import (
     mean_lower,
     pooled_measurement_interval,
     quantile_ranks,
+    weighted_share,
 )
 
 Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 _Number = TypeVar("_Number", float, Floats)
 
@@ -77,6 +79,7 @@ class MeanMethod(StrEnum):
 
     POOLED = "clopper-pearson:pooled"
     PAIRS = "antithetic pairs:pooled"
+    WEIGHTED = "weighted votes:pooled"
     MOVER = "mover"
     MEAN_OF_ENDS = "mean of intervals"
     NONE = "none"
@@ -91,8 +94,8 @@ class MeasuredImages:
             its value.
         low, high: the range of possible values.
         unknown: number of further images, without a known value.
-        draws: votes per image, if all images have the same number and their values are shares of
-            them; else None.
+        draws: votes of each image (n,), if all values are shares of votes whose numbers were fixed
+            before the draws; else None. Antithetic pairs are equally many for all images.
         adaptive: the sampling of some stopped adaptively, so their values are biased towards the
             side where they stopped.
         split: the antithetic pairs of those votes that disagree (n,); None where votes are
@@ -107,7 +110,7 @@ class MeasuredImages:
     low: float
     high: float
     unknown: int = 0
-    draws: int | None = None
+    draws: Counts | None = None
     adaptive: bool = False
     split: Floats | None = None
     shared: Mask | None = None
@@ -127,6 +130,8 @@ class MeasuredImages:
     def method(self) -> MeanMethod:
         """The method of :func:`measured_mean`."""
         if self.draws is not None:
+            if (self.draws != self.draws[:1]).any():
+                return MeanMethod.WEIGHTED
             return MeanMethod.POOLED if self.split is None else MeanMethod.PAIRS
         return MeanMethod.MEAN_OF_ENDS if self.errors_add.any() else MeanMethod.MOVER
 
@@ -150,6 +155,7 @@ class MeasuredImages:
             lowers=self.lowers[places],
             uppers=self.uppers[places],
             unknown=unknown,
+            draws=None if self.draws is None else self.draws[places],
             split=None if self.split is None else self.split[places],
             shared=None if self.shared is None else self.shared[places],
         )
@@ -184,7 +190,7 @@ class MeasuredImages:
             # A confidence sequence at another confidence needs the counts, which are not here.
             no_ends = np.full_like(self.values, np.nan)
             return no_ends, no_ends.copy()
-        draws = self.draws or 0
+        draws = 0 if self.draws is None else self.draws
         return restated(self.values, self.lowers, self.uppers, draws, tail, self.split)
 
 
@@ -265,10 +271,7 @@ def restated(
     """
     scale = repeats_scale(tail)
     confidence = 1.0 - 2.0 * tail
-    votes = np.asarray(draws)
-    if votes.ndim == 0 and votes > 0:
-        return share_bounds(values, float(votes), confidence, split)
-    counts = np.broadcast_to(votes, values.shape)
+    counts = np.broadcast_to(np.asarray(draws), values.shape)
     lower = scaled(values, lowers, scale)
     upper = scaled(values, uppers, scale)
     if not counts.any():
@@ -303,9 +306,10 @@ def measured_mean(images: MeasuredImages, confidence: float) -> Bounds:
 
     Shares of equally many votes: Clopper-Pearson of all votes together (a sum of unequal binomials
     varies less than the binomial of their mean, so it covers), of antithetic copies the interval of
-    all pairs together. Images that stopped adaptively, or whose errors may be shared: the mean of
-    their ends. Others: MOVER, the distances added in quadrature, each side separately. Images
-    without a known value count at both ends of the range.
+    all pairs together. Shares of different numbers of votes: the interval of all votes, weighted
+    (:func:`robaudit.numerics.intervals.weighted_share`). Images that stopped adaptively, or whose
+    errors may be shared: the mean of their ends. Others: MOVER, the distances added in quadrature,
+    each side separately. Images without a known value count at both ends of the range.
 
     Source: Zou and Donner, Statistics in Medicine 27 (2008); sums of unequal binomials: Hoeffding
         1956, Annals of Mathematical Statistics 27.
@@ -344,16 +348,26 @@ def _mean_of_ends(images: MeasuredImages, scale: float) -> Bounds:
     return lower, upper
 
 
-def _pooled_votes(images: MeasuredImages, draws: int, confidence: float) -> Bounds:
-    """The interval of the mean share of votes, from all votes (``draws`` an image) together."""
-    total = draws * len(images.values)
+def _pooled_votes(images: MeasuredImages, draws: Counts, confidence: float) -> Bounds:
+    """The interval of the mean share of votes, from all votes (``draws`` (n,) an image)
+    together."""
     # A sum of shares times the draws is a whole number but for rounding.
-    votes = round(float(images.values.sum()) * draws)
+    if (draws != draws[0]).any():
+        numbers, group = np.unique(draws, return_inverse=True)
+        images_of = np.bincount(group)
+        votes = np.bincount(group, images.values * draws).round()
+        mean = float(images.values.mean())
+        lower, upper = weighted_share(votes, images_of * numbers, 1.0 / numbers, confidence)
+        # Rounding must not put the mean outside its own interval.
+        return min(mean, lower), max(mean, upper)
+    number = int(draws[0])
+    total = number * len(images.values)
+    all_votes = round(float(images.values.sum()) * number)
     if images.split is None:
-        lower, upper = clopper_pearson(votes, total, confidence)
+        low, high = clopper_pearson(all_votes, total, confidence)
     else:
-        lower, upper = antithetic_share(votes, images.split.sum(), total, confidence)
-    return float(lower), float(upper)
+        low, high = antithetic_share(all_votes, images.split.sum(), total, confidence)
+    return float(low), float(high)
 
 
 def widened(images: MeasuredImages, bounds: Bounds) -> Bounds:

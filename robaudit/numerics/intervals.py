@@ -63,6 +63,64 @@ def clopper_pearson(
     return lower, upper
 
 
+def weighted_share(
+    successes: ArrayLike,
+    trials: ArrayLike,
+    weights: ArrayLike,
+    confidence: float = 0.95,
+) -> tuple[float, float]:
+    """The interval for a weighted share sum_g w_g n_g p_g / sum_g w_g n_g of independent groups of
+    trials, in which a trial of group g has the weight w_g.
+
+    Of a single weight it is Clopper and Pearson's interval, whose upper end is a quantile of
+    G_1 / (G_1 + G_0), with gamma variables of k + 1 successes and n - k failures. With weights G_1
+    and G_0 become
+
+        G_1 = sum_g w_g Gamma(k_g) + max_g w_g Gamma(1),    G_0 = sum_g w_g Gamma(n_g - k_g),
+
+    each replaced by a scaled gamma variable with the same mean and variance. The lower end is 1
+    less the upper end of the failures. For rare successes this is the interval of Fay and Feuer,
+    which never fell below its coverage in their simulations. Neither did this one, each side
+    apart, for counts that were enumerated (``tests/unit/numerics/test_intervals.py``). MOVER on the
+    groups' intervals misses rare counts far more often than stated.
+
+    Args:
+        successes, trials: (groups,), 0 <= successes <= trials; a trial at least.
+        weights: (groups,), of one trial, positive.
+        confidence: in (0, 1).
+
+    Returns:
+        (lower, upper); exactly 0 without a success, and exactly 1 without a failure.
+
+    Source: Fay and Feuer, Statistics in Medicine 16 (1997), for Poisson counts.
+    """
+    _check_confidence(confidence)
+    k = _floats(successes)
+    n = _floats(trials)
+    w = _floats(weights)
+    tail = (1.0 - confidence) / 2.0
+    upper = _weighted_upper(k, n - k, w, tail)
+    lower = 1.0 - _weighted_upper(n - k, k, w, tail)
+    return lower, upper
+
+
+def _weighted_upper(successes: Floats, failures: Floats, weights: Floats, tail: float) -> float:
+    """The upper end of :func:`weighted_share`, which misses with a chance of ``tail``."""
+    from scipy.special import betaincinv
+
+    if not failures.any():
+        return 1.0
+    heaviest = float(weights.max())
+    mean_1 = float(weights @ successes) + heaviest
+    mean_0 = float(weights @ failures)
+    scale_1 = (float(weights**2 @ successes) + heaviest**2) / mean_1
+    scale_0 = float(weights**2 @ failures) / mean_0
+    # Both parts of the quantile, as one may be too close to 1 for the other to be its difference.
+    share_1 = float(betaincinv(mean_1 / scale_1, mean_0 / scale_0, 1.0 - tail))
+    share_0 = float(betaincinv(mean_0 / scale_0, mean_1 / scale_1, tail))
+    return scale_1 * share_1 / (scale_1 * share_1 + scale_0 * share_0)
+
+
 def paired_difference(
     lost: ArrayLike,
     won: ArrayLike,

@@ -35,24 +35,17 @@ class Prior(NamedTuple):
 
     Attributes:
         weights: weight of each component, positive, with sum 1.
-        a, b: parameters of each component, > 0: numbers, or arrays that broadcast against the
-            counts.
+        a, b: parameters of each component, > 0.
     """
 
     weights: Sequence[float]
-    a: Sequence[ArrayLike]
-    b: Sequence[ArrayLike]
-
-
-JEFFREYS = Prior((1.0,), (0.5,), (0.5,))
-"""Beta(1/2, 1/2): symmetric, with a loss of at most log(n)/2 + log 2 against the best p in
-hindsight, wherever p lies (Krichevsky and Trofimov 1981); Beta(1, 1) loses log(n) at 0 and 1, where
-most images are."""
+    a: Sequence[float]
+    b: Sequence[float]
 
 
 def prior_around(threshold: float) -> Prior:
-    """A prior for deciding on which side of ``threshold`` a probability lies: Jeffreys' and betas
-    around it, equally weighted.
+    """A prior for deciding on which side of ``threshold`` a probability lies: Jeffreys', Beta(1/2,
+    1/2), and betas around it, equally weighted.
 
     A beta with concentration c, Beta(c threshold, c (1 - threshold)), loses about log(1 + n/c)/2
     for the unknown p and 1/(1 + n/c) of the evidence, Jeffreys' prior about log(n)/2: the beta wins
@@ -70,73 +63,21 @@ def prior_around(threshold: float) -> Prior:
     return Prior((0.25,) * 4, (0.5, *a), (0.5, *b))
 
 
-def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFREYS) -> Floats:
-    """log probability under the prior of a sequence with S successes and F failures: log sum_k w_k
-    B(a_k + S, b_k + F) / B(a_k, b_k).
-
-    Args:
-        successes, failures: S and F, any shapes that broadcast.
-        prior: over the probability of a success.
-
-    Returns:
-        float64 of the broadcast shape.
-    """
-    from scipy.special import betaln
-
-    s, f = _broadcast(successes, failures)
-    total: Floats = np.full(s.shape, -np.inf)
-    for weight, a, b in zip(prior.weights, prior.a, prior.b, strict=True):
-        # The integral of p^S (1 - p)^F under Beta(a, b) is B(a + S, b + F) / B(a, b).
-        after = betaln(np.add(a, s), np.add(b, f))
-        component = np.log(weight) + after - betaln(a, b)
-        total = np.logaddexp(total, component)
-    return total
-
-
-def confidence_sequence(
-    successes: ArrayLike,
-    failures: ArrayLike,
-    confidence: float = 0.95,
-    prior: Prior = JEFFREYS,
-) -> tuple[Floats, Floats]:
-    """The interval {p : M_t(p) < 1/(1 - confidence)}: it contains the truth *at all times t at
-    once* with at least this probability.
-
-    log M_t(p) = :func:`log_marginal` - S log p - F log(1 - p). Under p, M_t is a nonnegative
-    martingale that starts at 1: the probability that it ever reaches 1/a is at most a (Ville). So
-    you may look after every draw and stop by any rule. log M_t is convex in p with its minimum, at
-    most 0, at S/(S + F): the set is an interval around S/(S + F); each end is bisected to the last
-    bit and rounded outwards. The bounds use only the current counts; intersecting them over time
-    would also cover, but could exclude the estimate itself.
-
-    Args:
-        successes, failures: S and F >= 0, any shapes that broadcast. Without any count: [0, 1].
-        confidence: in (0, 1).
-        prior: over the probability of a success, chosen before these draws.
-
-    Returns:
-        (lower, upper), float64, of the broadcast shape; exactly 0 without successes and 1 without
-        failures.
-
-    Raises:
-        ValueError: negative counts, or confidence outside (0, 1).
-
-    Source: Ville 1939; Robbins, Annals of Mathematical Statistics 41 (1970); Howard, Ramdas,
-        McAuliffe and Sekhon, Annals of Statistics 49 (2021), beta-binomial mixture.
-    """
-    s, f = _checked(successes, failures, confidence)
-    # log M_t(p) < -log(1 - confidence), solved for the log-likelihood of p.
-    least = log_marginal(s, f, prior) + np.log1p(-confidence)
-    return _ends(s, f, least)
-
-
 def deciding_sequence(
     successes: ArrayLike,
     failures: ArrayLike,
     threshold: float,
     confidence: float = 0.95,
 ) -> tuple[Floats, Floats]:
-    """A confidence sequence that soon lies wholly on one side of ``threshold``.
+    """A confidence sequence that soon lies wholly on one side of ``threshold``: it contains the
+    truth *at all times at once* with at least this probability.
+
+    It is the set of all p with M_t(p) < 1/(1 - confidence), where log M_t(p) is the log probability
+    of the counts under a prior (:func:`deciding_marginals`) - S log p - F log(1 - p). Under p, M_t
+    is a nonnegative martingale that starts at 1: the probability that it ever reaches 1/a is at
+    most a (Ville). So you may look after every draw and stop by any rule. For a prior, log M_t is
+    convex in p with its minimum, at most 0, at S/(S + F): each end is bisected to the last bit and
+    rounded outwards.
 
     Any family of martingales, one for each p, gives a confidence sequence. Here all p below the
     threshold share a prior with nine tenths of its weight above the threshold, and all other p a
@@ -152,13 +93,14 @@ def deciding_sequence(
 
     Returns:
         (lower, upper), float64, of the broadcast shape, the smallest interval that contains every p
-        not rejected.
+        not rejected. Without any count: [0, 1].
 
     Raises:
         ValueError: negative counts, or confidence outside (0, 1).
 
-    Source: as :func:`confidence_sequence`; one-sided mixtures: Darling and Robbins 1968; Howard et
-        al. 2021.
+    Source: Ville 1939; Robbins, Annals of Mathematical Statistics 41 (1970); one-sided mixtures:
+        Darling and Robbins 1968; Howard, Ramdas, McAuliffe and Sekhon, Annals of Statistics 49
+        (2021), beta-binomial mixture.
     """
     s, f = _checked(successes, failures, confidence)
     marginal_of_low_p, marginal_of_high_p = deciding_marginals(s, f, threshold)
@@ -176,8 +118,11 @@ def deciding_sequence(
 
 
 def deciding_marginals(s: Floats, f: Floats, threshold: float) -> tuple[Floats, Floats]:
-    """:func:`log_marginal` under the prior for p below the threshold, and under the prior for the
-    other p."""
+    """log probability of a sequence with S successes and F failures under the prior for p below the
+    threshold, and under the prior for the other p.
+
+    Under Beta(a, b) it is log B(a + S, b + F) / B(a, b).
+    """
     from scipy.special import betainc, betaincc, betaln
 
     # Each component of the prior is cut at the threshold into two parts, each with mass 1. The

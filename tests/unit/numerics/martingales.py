@@ -1,4 +1,4 @@
-"""The martingales behind the confidence sequences, by their definition."""
+"""The martingale behind the confidence sequences, by its definition."""
 
 from __future__ import annotations
 
@@ -6,19 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import xlog1py, xlogy
 
-from robaudit.numerics.sequences import JEFFREYS, Floats, Prior, deciding_marginals, log_marginal
-
-
-def log_martingale(
-    successes: ArrayLike, failures: ArrayLike, p: ArrayLike, prior: Prior = JEFFREYS
-) -> Floats:
-    """log M_t(p) of a confidence sequence; inf where p = 0 or 1 is impossible."""
-    found: Floats = (
-        log_marginal(successes, failures, prior)
-        - xlogy(successes, p)
-        - xlog1py(failures, np.negative(p))
-    )
-    return found
+from robaudit.numerics.sequences import Floats, deciding_marginals
 
 
 def deciding_log_martingale(

@@ -14,7 +14,8 @@ from robaudit.numerics.image_intervals import (
     normal_scale,
     population_mean,
 )
-from robaudit.quantities import Interval
+from robaudit.numerics.intervals import clopper_pearson, weighted_share
+from robaudit.quantities import Interval, IntervalKind
 from robaudit.runs.rows import Row
 from robaudit.runs.table import Columns
 from tests.rows import class_bias
@@ -30,6 +31,9 @@ def by_hand(kind: str) -> list[Row]:
         for i, v in enumerate((0.5, 0.7, 0.8, 0.9))
     ]
 
+
+BETWEEN_ROUNDS = [*votes([8, 7, 8], 8), *votes([0, 0, 0, 16, 15, 16, 12], 16)[3:]]
+"""Three images have 8 votes, four have 16."""
 
 ROWS = {
     "clopper-pearson:pooled": votes([90, 80, 70, 60], 100),
@@ -118,3 +122,50 @@ def test_the_class_intervals_of_a_bias_report_hold_together() -> None:
             lower is None or upper is None or not lower <= 0.0 <= upper for lower, upper in ends
         )
     assert wrong / repeats <= 0.05 + 3.0 * (0.95 * 0.05 / repeats) ** 0.5
+
+
+# --- different numbers of votes
+
+
+def test_votes_of_different_numbers_are_pooled_with_weights() -> None:
+    images = Columns.from_rows(BETWEEN_ROUNDS).images(0.0, 1.0)
+    assert images.method == "weighted votes:pooled"
+    trials = [3 * 8, 4 * 16]
+    expected = weighted_share([23, 59], trials, [1 / 8, 1 / 16], 0.9)
+    assert measured_mean(images, 0.9) == pytest.approx(expected)
+    lower, upper = measured_mean(images, 0.95)
+    apart = measured_mean(replace(images, draws=None), 0.95)
+    assert upper - lower < apart[1] - apart[0]
+
+
+def test_a_selection_of_equal_votes_is_pooled_as_equal_votes() -> None:
+    images = Columns.from_rows(BETWEEN_ROUNDS).images(0.0, 1.0).chosen(np.arange(3), 0)
+    assert images.method == "clopper-pearson:pooled"
+    low, high = clopper_pearson(23, 24)
+    assert measured_mean(images, 0.95) == (float(low), float(high))
+
+
+def test_pairs_of_different_numbers_are_not_pooled() -> None:
+    rows = []
+    for one in BETWEEN_ROUNDS:
+        counted = known(one.votes)
+        paired = replace(counted, split=counted.counts[0] % 2)
+        rows.append(replace(one, votes=paired, interval=Interval(IntervalKind.ANTITHETIC)))
+    assert Columns.from_rows(rows).images(0.0, 1.0).method == "mover"
+    assert Columns.from_rows(rows[:3]).images(0.0, 1.0).method == "antithetic pairs:pooled"
+
+
+@pytest.mark.parametrize("rare", [0.0002, 0.01, 0.3])
+def test_a_run_between_rounds_covers(rare: float) -> None:
+    """500 images, of which 200 have 16 votes and the others 8; a tenth fails ten times as often."""
+    g = np.random.default_rng(7)
+    repeats = 2000
+    draws = np.repeat([16, 8], [200, 300])
+    truth = 1 - np.where(np.arange(500) % 10 == 0, min(1.0, 10 * rare), rare)
+    held = 0
+    for _ in range(repeats):
+        shares = g.binomial(draws, truth) / draws
+        images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=draws)
+        lower, upper = measured_mean(images, 0.95)
+        held += lower <= truth.mean() <= upper
+    assert held / repeats >= 0.95 - 3.0 * (0.95 * 0.05 / repeats) ** 0.5

@@ -15,6 +15,7 @@ from robaudit.numerics.intervals import (
     mean_interval,
     pooled_measurement_interval,
     quantile_ranks,
+    weighted_share,
 )
 from tests.golden import Golden
 
@@ -137,3 +138,60 @@ def test_quantile_ranks_are_the_tightest_that_cover(n: int, q: float) -> None:
     assert below.cdf(r - 1) <= 0.025 < below.cdf(r)
     assert s == n + 1 or below.sf(s - 1) <= 0.025
     assert below.sf(s - 2) > 0.025
+
+
+# --- weighted votes
+
+
+@given(
+    trials=st.lists(st.integers(1, 500), min_size=1, max_size=3),
+    data=st.data(),
+    confidence=st.sampled_from([0.8, 0.95, 0.999]),
+)
+def test_trials_of_one_weight_have_clopper_pearsons_interval(
+    trials: list[int], data: st.DataObject, confidence: float
+) -> None:
+    successes = [data.draw(st.integers(0, n)) for n in trials]
+    found = weighted_share(successes, trials, np.full(len(trials), 0.3), confidence)
+    expected = clopper_pearson(sum(successes), sum(trials), confidence)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@given(data=st.data(), confidence=st.sampled_from([0.5, 0.95, 0.999]))
+def test_a_weighted_share_lies_in_its_interval_and_mirrors(
+    data: st.DataObject, confidence: float
+) -> None:
+    draws = np.array(data.draw(st.lists(st.integers(1, 1000), min_size=1, max_size=4)))
+    images = np.array([data.draw(st.integers(1, 500)) for _ in draws])
+    trials = images * draws
+    successes = np.array([data.draw(st.integers(0, n)) for n in trials.tolist()])
+    share = float((successes / draws).sum() / images.sum())
+    lower, upper = weighted_share(successes, trials, 1 / draws, confidence)
+    assert 0 <= lower <= share + 1e-12
+    assert share - 1e-12 <= upper <= 1
+    mirrored = weighted_share(trials - successes, trials, 1 / draws, confidence)
+    np.testing.assert_allclose(mirrored, (1 - upper, 1 - lower), atol=1e-9)
+
+
+@pytest.mark.parametrize("confidence", [0.95, 0.993])
+@pytest.mark.parametrize("groups", [((5, 8), (5, 16)), ((1, 1), (1, 8)), ((9, 8), (1, 16))])
+def test_a_weighted_share_is_missed_on_no_side_more_often_than_stated(
+    groups: tuple[tuple[int, int], tuple[int, int]], confidence: float
+) -> None:
+    """All counts of two groups of (images, draws each), with equal and very different p."""
+    images, draws = np.array(groups).T
+    trials = images * draws
+    counts = [(k, m) for k in range(trials[0] + 1) for m in range(trials[1] + 1)]
+    ends = np.array([weighted_share(pair, trials, 1 / draws, confidence) for pair in counts])
+    k, m = np.array(counts).T
+    failing = np.geomspace(1e-3, 0.5, 25)
+    worst = 0.0
+    for p in [*failing, *(1 - failing)]:
+        for other in (p, p / 3, p / 100, 0.0, min(1.0, 3 * p), 1 - p):
+            truth = (images[0] * p + images[1] * other) / images.sum()
+            chance = binom.pmf(k, trials[0], p) * binom.pmf(m, trials[1], other)
+            below = float(chance[ends[:, 1] < truth - 1e-12].sum())
+            above = float(chance[ends[:, 0] > truth + 1e-12].sum())
+            worst = max(worst, below, above)
+    tail = (1 - confidence) / 2
+    assert 0.5 * tail < worst <= tail
