@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from pydantic import Field
 
@@ -22,7 +23,7 @@ from robaudit import (
 )
 from robaudit.engine.votes import count_votes, flip_by_votes
 from robaudit.results import MOST_STORED_DRAWS
-from robaudit.runs.rows import bits_as_text
+from robaudit.runs.rows import bits_as_text, bits_of_votes
 
 
 class StandIn(Estimator):
@@ -38,7 +39,7 @@ class StandIn(Estimator):
     draws: int = Field(1000, ge=1, description="noisy copies of each image")
 
     @property
-    def fixed_draws(self) -> int:
+    def most_draws(self) -> int:
         """The copies."""
         return self.draws
 
@@ -48,14 +49,27 @@ class StandIn(Estimator):
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Count the votes."""
+        return self.further(batch, None, self.draws)
+
+    def further(
+        self, batch: ImageBatch, earlier: Sequence[Result] | None, draws: int
+    ) -> Sequence[Result]:
+        """Count the votes of the copies that are new."""
         predicted = batch.predicted.tolist()
-        draws = self.draws if batch.noise.random else 1
-        same = torch.empty((len(predicted), draws), dtype=torch.bool, device=batch.x.device)
-        votes = count_votes(batch, range(len(predicted)), 0, draws, same).tolist()
+        draws = draws if batch.noise.random else 1
+        so_far = [result.votes for result in earlier or () if result.votes is not None]
+        start = so_far[0].draws if so_far else 0
+        same = torch.empty((len(predicted), draws - start), dtype=torch.bool, device=batch.x.device)
+        votes = count_votes(batch, range(len(predicted)), start, draws - start, same)
+        if so_far:
+            votes += torch.tensor([[*before.counts, before.lost] for before in so_far])
+            bits = [bits_of_votes(*pair) for pair in zip(so_far, predicted, strict=True)]
+            assert all(known is not None for known in bits)
+            same = torch.cat([torch.from_numpy(np.stack(bits)), same], dim=1)  # type: ignore[arg-type]
         texts = bits_as_text(same) if draws <= MOST_STORED_DRAWS else [None] * len(predicted)
         return [
             self._result(row, label, draws, bits, random=batch.noise.random)
-            for row, label, bits in zip(votes, predicted, texts, strict=True)
+            for row, label, bits in zip(votes.tolist(), predicted, texts, strict=True)
         ]
 
     def _result(

@@ -78,9 +78,7 @@ class ImageBatch:
         labels: class indices (n,), -1 where unknown.
         at: the noise and its level.
         engine: computes further passes.
-        logits: of the clean images (n, classes), float64.
         predicted: class of each clean image (n,).
-        margins: logit of the predicted class minus each other logit (n, classes - 1).
         lost: number of noisy copies with non-finite logits by image, as counted by :meth:`noisy`.
     """
 
@@ -89,13 +87,12 @@ class ImageBatch:
     labels: Tensor
     at: NoiseLevel
     engine: Engine
-    logits: Tensor
     predicted: Tensor
-    margins: Tensor
     lost: Counter[int] = field(default_factory=Counter, repr=False)
     _fits: dict[tuple[object, ...], LinearFit] = field(default_factory=dict, repr=False)
     # Shared by the batches of all levels: tangents of all margins do not depend on the level.
     _tangents: dict[object, Tangent] = field(default_factory=dict, repr=False)
+    _clean: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
     @classmethod
     def from_images(
@@ -120,7 +117,7 @@ class ImageBatch:
         predicted = logits.argmax(1)
         names = [str(i) for i in range(len(x))] if ids is None else ids
         known = torch.full((len(x),), -1, device=x.device) if labels is None else labels
-        return cls(names, x, known, at, engine, logits, predicted, margins(logits, predicted))
+        return cls(names, x, known, at, engine, predicted, _clean={"logits": logits})
 
     def under(self, at: NoiseLevel) -> ImageBatch:
         """The same images at another noise level."""
@@ -134,10 +131,26 @@ class ImageBatch:
             labels=self.labels[keep],
             at=self.at,
             engine=self.engine,
-            logits=self.logits[keep],
             predicted=self.predicted[keep],
-            margins=self.margins[keep],
+            _clean={name: values[keep] for name, values in self._clean.items()},
         )
+
+    @property
+    def logits(self) -> Tensor:
+        """Logits of the clean images (n, classes), float64.
+
+        Where an earlier session has predicted the classes, the first use takes the clean pass.
+        """
+        if "logits" not in self._clean:
+            self._clean["logits"] = self.engine.logits(self.x)
+        return self._clean["logits"]
+
+    @property
+    def margins(self) -> Tensor:
+        """Logit of the predicted class minus each other logit (n, classes - 1), float64."""
+        if "margins" not in self._clean:
+            self._clean["margins"] = margins(self.logits, self.predicted)
+        return self._clean["margins"]
 
     def groups(self, values: int) -> tuple[Tensor, ...]:
         """Indices of the images, in groups for a search that holds ``values`` values of each image

@@ -112,9 +112,9 @@ class Estimator(SpecSection, ABC):
         return None
 
     @property
-    def fixed_draws(self) -> int | None:
-        """Number of noisy copies of each image; None if images stop adaptively, or no single option
-        sets the number."""
+    def most_draws(self) -> int | None:
+        """The number of noisy copies of each image, if a run may take them in rounds
+        (:meth:`further`); None (the default): an image is computed at once."""
         return None
 
     def review(self) -> Review | None:
@@ -158,3 +158,19 @@ class Estimator(SpecSection, ABC):
         With :attr:`parts`, a tuple of results per image, in the order of the parts; each result
         states the passes of the whole computation.
         """
+
+    def further(
+        self, batch: ImageBatch, earlier: Sequence[Result] | None, draws: int
+    ) -> Sequence[Result]:
+        """The results of a chunk after ``draws`` copies of each image, by an estimator with
+        :attr:`most_draws`.
+
+        They are the same in whichever rounds the copies were taken.
+
+        Args:
+            batch: the chunk.
+            earlier: the results after fewer copies, equally many of each image; None: there are
+                none yet.
+            draws: number of copies of each image in all, at most :attr:`most_draws`.
+        """
+        raise NotImplementedError

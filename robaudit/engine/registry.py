@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
@@ -75,11 +75,23 @@ class Task:
         # A backward pass takes about as long as two forward passes.
         return max(1, forwards + 2 * backwards)
 
-    def results(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
+    def results(
+        self,
+        batch: ImageBatch,
+        *,
+        draws: int | None = None,
+        earlier: Sequence[Result] | None = None,
+    ) -> list[tuple[Result, ...]]:
         """The results of each image of a chunk, in order: a result per value.
 
         The notes state the number of copies with non-finite logits, as counted by
         :meth:`ImageBatch.noisy`.
+
+        Args:
+            batch: the chunk.
+            draws: copies of each image in all, of an estimator that takes them in rounds; None:
+                all.
+            earlier: the results after fewer copies.
 
         Raises:
             PluginError: a plugin raised an exception, or did not return a valid Result for each
@@ -87,10 +99,11 @@ class Task:
         """
         batch.lost.clear()  # the batch may have served another task
         with blaming(f"estimator {self.label}", type(self.estimator)):
-            results = [
-                values if isinstance(values, tuple) else (values,)
-                for values in self.estimator.estimate(batch)
-            ]
+            if draws is None:
+                computed = self.estimator.estimate(batch)
+            else:
+                computed = self.estimator.further(batch, earlier, draws)
+            results = [values if isinstance(values, tuple) else (values,) for values in computed]
             self._check(results, batch)
         for image, lost in batch.lost.items():
             if lost > 0:
@@ -133,25 +146,12 @@ def _with_remark(result: Result, remark: str) -> Result:
 
 def with_draws(entry: EstimatorSpec, draws: int) -> EstimatorSpec:
     """The entry of a spec with another number of draws."""
-    return _with_draws_option(entry, {"draws": draws})
-
-
-def with_draws_of(entry: EstimatorSpec, other: EstimatorSpec) -> EstimatorSpec:
-    """The entry of a spec with the draws of another entry of the same estimator, as given there."""
-    return _with_draws_option(entry, _draws_option(other))
-
-
-def _with_draws_option(entry: EstimatorSpec, option: Mapping[str, Any]) -> EstimatorSpec:
     # The option may be there under its former name, which beside the present one is refused.
-    own = _draws_option(entry)
-    options = {key: value for key, value in entry.options.items() if key not in own}
-    return entry.model_copy(update={"options": {**options, **option}})
-
-
-def _draws_option(entry: EstimatorSpec) -> dict[str, Any]:
-    """The number of draws that an entry gives, under its present or its former name."""
     renamed = load(entry.name).renamed
-    return {key: value for key, value in entry.options.items() if renamed.get(key, key) == "draws"}
+    options = {
+        key: value for key, value in entry.options.items() if renamed.get(key, key) != "draws"
+    }
+    return entry.model_copy(update={"options": {**options, "draws": draws}})
 
 
 def tasks_of(spec: AuditSpec) -> tuple[Task, ...]:

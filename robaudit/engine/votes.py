@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from robaudit.engine.batch import ImageBatch
 
-FIRST = 16
-"""Draws at the first look."""
+_FIRST = 16  # draws at the first look
 _STEP = 8  # the size of batches that networks pass fastest
 _GROWTH = 8  # a look after each eighth more: stops are late by a sixteenth on average
 
@@ -61,7 +60,7 @@ def flip_by_votes(votes: Sequence[int], predicted: int) -> int | None:
 def next_look(draws: int, most: int) -> int:
     """The number of draws at the next look: an eighth more, in steps of 8; ``most`` at most."""
     if not draws:
-        return min(most, FIRST)
+        return min(most, _FIRST)
     further = draws // _GROWTH // _STEP * _STEP
     return min(most, draws + max(_STEP, further))
 

@@ -4,11 +4,12 @@ change them."""
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ from robaudit.plugins import BrokenContractError, blaming, is_ours, shown
 _CACHED_BYTES = 2**26
 _MASK32 = 0xFFFFFFFF
 _CPU = torch.device("cpu")
+_GROUP = 16  # normal variables
 
 # Most draws in a block, and normal variables in a block: on the CPU 256 KiB of float32, for its
 # caches; on CUDA, where each block is a launch, 32 MiB.
@@ -145,9 +147,12 @@ class NoiseProcess:
         key = self._key(sample_id)
         size = self._block_size(shape)
         for number in _blocks_with(start, draws, size):
-            # Always a whole block, so that a draw does not depend on the draws asked for.
-            block = self._latent_block(key, number, (size, *shape))
-            yield block[_draws_within(number, start, draws, size)].to(self.dtype)
+            within = _draws_within(number, start, draws, size)
+            # A draw does not depend on the draws asked for: what follows it in its block is left
+            # out only where that changes no bit.
+            filled = _fewest_filled(within.stop, size, torch.Size(shape).numel(), self.device)
+            block = self._latent_block(key, number, (filled, *shape))
+            yield block[within].to(self.dtype)
 
     def chosen(
         self, wanted: Sequence[tuple[str, NDArray[np.int64]]], shape: Shape
@@ -457,7 +462,38 @@ def _blocks_with(start: int, draws: int, size: int) -> range:
 def _draws_within(number: int, start: int, draws: int, size: int) -> slice:
     """The part of block ``number`` that is among ``draws`` draws from ``start`` on."""
     first_of_block = number * size
-    return slice(max(0, start - first_of_block), start + draws - first_of_block)
+    return slice(max(0, start - first_of_block), min(size, start + draws - first_of_block))
+
+
+def _fewest_filled(draws: int, size: int, values: int, device: torch.device) -> int:
+    """The fewest draws to fill so that the first ``draws`` of a block have their bits.
+
+    Args:
+        draws: that are needed.
+        size: of the block, in draws.
+        values: normal variables of a draw.
+        device: where the draws are made.
+    """
+    if device.type != "cpu":
+        return size  # there the number of values orders the draws
+    # torch makes normal variables on the CPU in groups, so that a part of whole groups is enough.
+    whole_groups = _GROUP // math.gcd(values, _GROUP)
+    fewest = -(-draws // whole_groups) * whole_groups
+    if fewest >= size or not _is_beginning(fewest * values, size * values):
+        return size
+    return fewest
+
+
+@lru_cache(maxsize=1024)
+def _is_beginning(values: int, of: int) -> bool:
+    """Whether so many normal variables of a seed are the first of more of them, in this version of
+    torch."""
+    generator = torch.Generator()
+    generator.manual_seed(0)
+    few = torch.empty(values).normal_(generator=generator)
+    generator.manual_seed(0)
+    many = torch.empty(of).normal_(generator=generator)
+    return torch.equal(few, many[:values])
 
 
 def stream_key(seed: int, kind: str, sample_id: str) -> int:

@@ -166,6 +166,26 @@ def test_batch_size_changes_rounding_only(name: str, batch_size: int) -> None:
             assert a.lower == pytest.approx(b.lower, rel=1e-3, abs=2e-4)
 
 
+@pytest.mark.bits
+@pytest.mark.parametrize("rounds", [(1, 8, 16, 40), (3, 4, 39, 40)])
+def test_copies_in_rounds_are_those_at_once(name: str, rounds: tuple[int, ...]) -> None:
+    estimator = build(name).having(draws=40)
+    if estimator is None or estimator.most_draws is None:
+        return
+    assert estimator.most_draws == 40
+    work = work_on(network(name))
+    results = None
+    for draws in rounds:
+        # The prediction alone is known, as in a later session.
+        known_classes = ImageBatch(
+            work.ids, work.x, work.labels, work.at, work.engine, work.predicted
+        )
+        results = estimator.further(known_classes, results, draws)
+        assert results == estimator.further(work, None, draws)
+        assert [result.votes.draws for result in results if result.votes] == [draws] * 5
+    assert results == estimator.estimate(work)
+
+
 def test_two_classes(name: str) -> None:
     estimator = build(name)
     found = values(estimator, work_on(linear(2)))

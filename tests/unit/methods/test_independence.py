@@ -44,11 +44,7 @@ CPU = torch.device("cpu")
 IMAGES = 6
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "logit_gaussian": [{"draws": 32}],
-    "mc": [
-        {"draws": 30},
-        {"decide": 0.9, "max_draws": 200},
-        {"tolerance": 0.03, "max_draws": 200},
-    ],
+    "mc": [{"draws": 30}],
     "mmse": [{"draws": 6}, {"draws": 5, "pairs": False}],
     "mmse_mvs": [{"draws": 6}],
     "qnorm_path": [{"temperatures": 12, "steps": 1}],
