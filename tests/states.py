@@ -30,6 +30,14 @@ def flushes(run: Path) -> int:
         return 0
 
 
+def change_info(run: Path, **values: Any) -> None:
+    """Change run.json; a value of None is left out."""
+    info = read_info(run) | values
+    (run / "run.json").write_text(
+        json.dumps({key: value for key, value in info.items() if value is not None})
+    )
+
+
 def change(run: Path, *statements: str) -> None:
     """Change the state, and its digest in run.json: what a stranger could do. ``packed`` and
     ``unpacked`` convert stored rows."""

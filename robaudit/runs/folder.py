@@ -19,7 +19,6 @@ from pathlib import Path
 from robaudit.errors import RunError
 from robaudit.files import file_sha256, json_bytes, read_json, sealed, unsealed, write_atomically
 from robaudit.runs.info import RunInfo
-from robaudit.runs.rows import Row
 from robaudit.runs.serialise import SCHEMA_VERSION
 from robaudit.runs.state import NAME, State, damaged, no_guard
 from robaudit.settings import FRESH, OUT
@@ -236,15 +235,6 @@ class RunFolder:
         """
         return State.create(self.path / NAME, self.guard, check=not self._state_intact(info))
 
-    def rows_so_far(self) -> list[Row]:
-        """The rows of the state: samples and tasks in the order of writing.
-
-        Raises:
-            RunError: the state is damaged.
-        """
-        with self._read_state(self.info()) as state:
-            return list(state.rows())
-
     def image_digests(self, info: RunInfo) -> dict[str, str]:
         """Pixel digests by sample id; empty if the state was deleted. ``info``: the content of
         run.json.
@@ -252,7 +242,7 @@ class RunFolder:
         Raises:
             RunError: the state is damaged.
         """
-        with self._read_state(info) as state:
+        with self.read_state(info) as state:
             return state.images()
 
     def write_info(self, info: RunInfo) -> None:
@@ -261,11 +251,20 @@ class RunFolder:
         # is open, and the file is then written into that folder, whatever takes its name.
         write_atomically(self.path / "run.json", json_bytes(sealed(info.document())), self.guard)
 
-    def _read_state(self, info: RunInfo) -> State:
-        """Open the state for reading; an empty state if it does not exist."""
+    def read_state(self, info: RunInfo) -> State:
+        """Open the state for reading; an empty state if it does not exist.
+
+        Args:
+            info: the content of run.json.
+
+        Raises:
+            RunError: the state is damaged.
+        """
         path = self.path / NAME
         intact = self._state_intact(info)
-        return State(path, check=not intact) if os.path.lexists(path) else State()
+        if not os.path.lexists(path):
+            return State()
+        return State(path, check=not intact, is_read=True)
 
     def _state_intact(self, info: RunInfo | None) -> bool:
         """Whether the state has the digest in run.json; an unfinished run or extension has none.
@@ -278,7 +277,7 @@ class RunFolder:
         # it. Without run.json, an empty file is what a kill during creation leaves.
         if info and path.is_file() and path.stat().st_size < _HEADER:
             raise damaged(str(path), "it ends within its header")
-        recorded = info.files.get(NAME) if info and info.complete else None
+        recorded = info.files.get(NAME) if info and info.has_outputs else None
         if recorded is None:
             return False
         digest = file_sha256(path)

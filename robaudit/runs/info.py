@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -13,9 +14,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from robaudit.errors import RunError
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.numerics.image_intervals import simultaneous
+from robaudit.numerics.looks import confidence_of_each
 from robaudit.results import LARGEST
 from robaudit.spec.validation_errors import wanted
-from robaudit.text import printable
+from robaudit.text import count, first_synonyms, printable
 
 
 def _plain(text: str) -> str:
@@ -48,12 +50,22 @@ def _readable(spec: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{key} must be a list of mappings, each with a name")
     if not all(isinstance(spec.get(key, {}), dict) for key in ("model", "dataset", "run")):
         raise ValueError("model, dataset and run must be mappings")
+    for key in ("class_names", "class_ids"):
+        if not _are_texts(spec.get("dataset", {}).get(key)):
+            raise ValueError(f"dataset.{key} must be a list of texts")
     return spec
 
 
 def _has_name(entry: object) -> bool:
     """Whether an entry of a spec is a mapping with a name."""
     return isinstance(entry, dict) and isinstance(entry.get("name"), str)
+
+
+def _are_texts(names: object) -> bool:
+    """Whether these can be the names of classes: texts, or None."""
+    if names is None:
+        return True
+    return isinstance(names, list) and all(isinstance(name, str) for name in names)
 
 
 def device_type(device: str) -> str:
@@ -123,6 +135,9 @@ class DataInfo(_Part):
     """The data set.
 
     Numbers of samples and the digest are known when the run is complete.
+
+    Attributes:
+        class_names: by index; None where the spec has them (:attr:`RunInfo.class_names`).
     """
 
     where: str
@@ -183,6 +198,54 @@ class Totals(_Part):
     seconds: Number = 0.0
 
 
+class Planned(_Part):
+    """What a run will have when it is complete.
+
+    Attributes:
+        images: number of samples.
+        draws: copies of each image, by the estimator's label, of those that take them in rounds.
+        others: number of results of a sample from other estimators.
+    """
+
+    images: Whole
+    draws: dict[Plain, Whole] = {}
+    others: Whole = 0
+
+
+class Reached(_Part):
+    """How far an unfinished run is.
+
+    Attributes:
+        images: samples with a result.
+        fewest, most: the fewest and the most copies of one of them behind results that more copies
+            may still change; 0: no estimator takes copies in rounds.
+        others: samples with the results of all other estimators; None: there are no others.
+        even: whether all images have equally many copies, as after a round.
+    """
+
+    images: Whole
+    even: bool = True
+    fewest: Whole = 0
+    most: Whole = 0
+    others: Whole | None = None
+
+
+class Stop(StrEnum):
+    """Why a run was stopped before it was complete.
+
+    Attributes:
+        INTERRUPTED: by Ctrl-C.
+        TIME: its budget of time was over.
+        DECIDED: its gates were decided.
+        UNDECIDED: no more copies would decide its gates for the population.
+    """
+
+    INTERRUPTED = "interrupted"
+    TIME = "time"
+    DECIDED = "decided"
+    UNDECIDED = "undecided"
+
+
 class Skip(_Part):
     """A skipped sample, and the reason.
 
@@ -214,41 +277,64 @@ class Session(_Part):
     workers: Whole = 1  # unset, and so omitted, with a single worker
 
 
+# Of two possible analyses, as a share of the later one's draws: 65,536 and 65,537 are the closest.
+_CLOSEST = 2.0**-17
+
+
 class UntilDecided(_Part):
     """The schedule of a run that is sampled until its gates are decided
     (:mod:`robaudit.auditing.until`).
 
     Attributes:
-        confidence: of all possible analyses together, which share the error equally.
+        confidence: of all possible analyses together.
         possible: the numbers of draws per image after which an analysis may take place, fixed in
             advance.
-        draws: the numbers after which an analysis took place; in an unfinished run, the last
-            analysis is under way.
+        growths: how often the sample may be doubled after an analysis, also fixed in advance.
+        draws: the numbers after which an analysis took place.
         point: whether values without an interval decide.
     """
 
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)]
-    possible: Annotated[list[Annotated[int, Field(ge=1, lt=2**63)]], Field(min_length=1)]
-    draws: Annotated[list[Whole], Field(min_length=1)]
+    possible: Annotated[
+        list[Annotated[int, Field(ge=1, lt=2**53)]], Field(min_length=1, max_length=64)
+    ]
+    growths: Annotated[int, Field(ge=0, le=64)] = 0
+    draws: list[Whole]
     point: bool
 
     @model_validator(mode="after")
     def _consistent(self) -> UntilDecided:
-        # The error was split over the possible analyses alone.
+        # The error was spent on the possible analyses alone.
         if not set(self.draws) <= set(self.possible):
             raise ValueError("an analysis took place that was not possible")
+        if self.possible != sorted(set(self.possible)):
+            raise ValueError("the possible analyses are not in ascending order")
+        # Their confidence takes the longer, the closer they are: a stranger's could take days.
+        if any(later - earlier < _CLOSEST * later for earlier, later in pairwise(self.possible)):
+            raise ValueError("possible analyses are too close together")
         return self
 
     @property
     def each(self) -> float:
         """The confidence of a single analysis, so that all possible analyses hold together with
         :attr:`confidence`."""
-        # Bonferroni over the possible analyses, not over those that take place: which ones do
-        # depends on the results.
-        return simultaneous(self.confidence, len(self.possible))
+        return self.each_of(1)
+
+    def each_of(self, number: int) -> float:
+        """The confidence of each of ``number`` intervals of an analysis, so that the intervals of
+        all possible analyses hold together."""
+        # Over the possible analyses, not over those that take place: which ones do depends on the
+        # results. Twice as many images are at least as much information as twice as many draws.
+        last = self.possible[-1]
+        grown = [last * 2**number for number in range(1, self.growths + 1)]
+        # The intervals of an analysis share the error first: each is then one of a growing sample.
+        confidence = simultaneous(self.confidence, number)
+        return confidence_of_each(confidence, (*self.possible, *grown))
 
     def also(self, draws: int) -> UntilDecided:
         """The schedule with one more analysis."""
+        if self.draws and self.draws[-1] == draws:
+            return self
         return self.model_copy(update={"draws": [*self.draws, draws]})
 
 
@@ -256,7 +342,7 @@ class _FromSpec(_Part):
     """The part of run.json that is known from the spec alone."""
 
     schema_version: int
-    status: Literal["running", "complete"]
+    status: Literal["running", "stopped", "complete"]
     name: str
     spec: Annotated[dict[str, Any], AfterValidator(_readable)]
     spec_folder: str
@@ -302,7 +388,10 @@ class RunInfo(Measured, _FromSpec):
     started: Plain = ""
     command: Plain | None = None
     sessions: list[Session] = []
+    planned: Planned | None = None
     until_decided: UntilDecided | None = None
+    stopped: Annotated[Stop | None, Field(strict=False)] = None
+    reached: Reached | None = None
     finished: Plain = ""
     # Most of these are required of a complete run: see _OF_A_COMPLETE_RUN.
     quantities: list[QuantityInfo] = []
@@ -317,7 +406,7 @@ class RunInfo(Measured, _FromSpec):
     @model_validator(mode="after")
     def _has_results_if_complete(self) -> RunInfo:
         missing = [name for name in _OF_A_COMPLETE_RUN if name not in self.model_fields_set]
-        if self.complete and missing:
+        if self.has_outputs and missing:
             raise ValueError(f"{missing[0]!r} is missing")
         return self
 
@@ -325,6 +414,84 @@ class RunInfo(Measured, _FromSpec):
     def complete(self) -> bool:
         """Whether the run is finished."""
         return self.status == "complete"
+
+    @property
+    def is_between_looks(self) -> bool:
+        """Whether a run was stopped, or is read, between two of the analyses that it is sampled
+        for."""
+        return self.until_decided is not None and not (self.reached is None or self.reached.even)
+
+    @property
+    def images_to_come(self) -> int:
+        """The number of images without any result, of a run that is not complete."""
+        if self.planned is None or self.reached is None:
+            return 0
+        return max(0, self.planned.images - self.reached.images - len(self.skipped))
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Class names by index, each by its first synonym; None if the data set has none."""
+        dataset = self.spec.get("dataset", {})
+        names = self.data.class_names or dataset.get("class_names")
+        if not names:
+            return None
+        ids = dataset.get("class_ids")
+        return first_synonyms(names, ids if ids and len(ids) == len(names) else None)
+
+    @property
+    def flag(self) -> float | None:
+        """The spec's flag: images on one side of it took no more copies."""
+        flag = self.spec.get("flag")
+        return flag if isinstance(flag, float) else None
+
+    @property
+    def has_outputs(self) -> bool:
+        """Whether the outputs are written, and their digests known: the run is complete, or was
+        stopped in good order."""
+        return self.status != "running"
+
+    @property
+    def how_far(self) -> str:
+        """How far an unfinished run is: ``32 of 1,000 copies of each of 500 images``; empty of a
+        complete run."""
+        if self.reached is None or self.planned is None:
+            return ""
+        reached = self.reached
+        planned = self.planned
+        images = count(planned.images, "image")
+        others = f"{reached.others or 0:,} of {images}"
+        if not planned.draws:
+            return others
+        if reached.images < planned.images:
+            images = f"{reached.images:,} of {images}"
+        copies = f"{reached.most:,}"
+        if reached.fewest < reached.most:
+            copies = f"{reached.fewest:,} to {copies}"
+        in_rounds = f"{copies} of {max(planned.draws.values()):,} copies of each of {images}"
+        return in_rounds if reached.others is None else f"{in_rounds}; other estimators: {others}"
+
+    @property
+    def notices(self) -> list[str]:
+        """The warnings, preceded by how far an unfinished run is: what every view says first.
+
+        A run whose gates are decided has all that it was made for.
+        """
+        if self.complete or self.stopped is Stop.DECIDED:
+            return self.warnings
+        return [self.so_far, *self.warnings]
+
+    @property
+    def so_far(self) -> str:
+        """How far a run is that is not complete, and why it is not: ``32 of 1,000 copies of each of
+        500 images (interrupted)``."""
+        why = {
+            None: "unfinished",
+            Stop.INTERRUPTED: "interrupted",
+            Stop.TIME: "its time was over",
+            Stop.DECIDED: "its gates were decided",
+            Stop.UNDECIDED: "more copies would not decide its gates",
+        }
+        return f"{self.how_far or 'part of the results'} ({why[self.stopped]})"
 
     @property
     def gates(self) -> list[str]:
@@ -359,7 +526,7 @@ class RunInfo(Measured, _FromSpec):
             ) from error
 
 
-# Without these a run that says it is complete would be read with their defaults.
+# Without these a run that says it has outputs would be read with their defaults.
 _OF_A_COMPLETE_RUN = (
     "quantities",
     "clean_accuracy",

@@ -100,6 +100,17 @@ class Logged(Listener):
         self.write(f"auditing {total} samples, {done} already on disk")
         self._listener.begin(total, done)
 
+    def round(self, draws: int, most: int, done: int) -> None:
+        """Pass on that a round starts."""
+        self._progress.round(draws, most, done)
+        self._listener.round(draws, most, done)
+
+    def found(self, estimate: str, gate: str) -> None:
+        """Pass on the estimate after a round; the log gets a line."""
+        self.write(f"so far: {'; '.join(filter(None, [estimate, gate]))}")
+        self._progress.found(estimate, gate)
+        self._listener.found(estimate, gate)
+
     def working(self, share: float) -> None:
         """Pass on progress between writes; the log gets at most one line a minute."""
         self._progress.working(share)
@@ -111,7 +122,7 @@ class Logged(Listener):
         """Pass on that more samples are on disk; the log gets a line if there are any."""
         self._progress.advance(samples)
         if samples:
-            self._write_progress(f"{self._progress.done} of {self._progress.total} samples")
+            self._write_progress(self._progress.counted())
         self._listener.advance(samples)
 
     def end(self) -> None:

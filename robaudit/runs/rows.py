@@ -22,7 +22,16 @@ from pydantic import AfterValidator, Strict, TypeAdapter, ValidationError
 from robaudit.levels import NONE, LevelName, NoiseLevel, noise_level
 from robaudit.quantities import P_ROBUST, IntervalKind
 from robaudit.records import CLASSES
-from robaudit.results import MOST_STORED_DRAWS, PARTS, Count, Result, Shared, Text, WholeOrNot
+from robaudit.results import (
+    MOST_STORED_DRAWS,
+    PARTS,
+    Count,
+    Result,
+    Shared,
+    Text,
+    Votes,
+    WholeOrNot,
+)
 from robaudit.text import Names, clipped, known_name
 
 if TYPE_CHECKING:
@@ -229,8 +238,14 @@ def bits_of(row: Row) -> Bits | None:
     votes = row.votes
     if votes is None or row.predicted >= len(votes.counts) or not row.fixed_votes:
         return None
+    return bits_of_votes(votes, row.predicted)
+
+
+def bits_of_votes(votes: Votes, predicted: int) -> Bits | None:
+    """Which of the copies behind the votes kept the class ``predicted`` (draws,); None where the
+    votes do not say."""
     draws = votes.draws
-    kept = votes.for_class(row.predicted)
+    kept = votes.for_class(predicted)
     if draws < 1:
         return None
     if votes.bits is not None:
@@ -244,6 +259,19 @@ def bits_of(row: Row) -> Bits | None:
     if kept not in (0, draws) or draws > MOST_STORED_DRAWS:
         return None
     return np.full(draws, kept > 0)
+
+
+def decided(result: Result, flag: float) -> bool:
+    """Whether the interval of a result lies wholly on one side of a threshold, which itself counts
+    as above.
+
+    Only an interval that holds at all looks together decides anything between them.
+    """
+    if result.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE:
+        return False
+    if result.lower is None or result.upper is None:
+        return False
+    return result.lower >= flag or result.upper < flag
 
 
 def without_bits(row: Row) -> Row:

@@ -1,8 +1,7 @@
-"""A finished run: its description, its results as rows and as columns, and selections of them."""
+"""A run: its description, its results as rows and as columns, and selections of them."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,17 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from robaudit.errors import RunError
-from robaudit.files import file_sha256
 from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.names import ResultName, matches
 from robaudit.quantities import Quantity
-from robaudit.runs.folder import RunFolder
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.info import RunInfo
 from robaudit.runs.rows import Row
 from robaudit.runs.serialise import stream_rows_json
 from robaudit.runs.table import Columns, ResultTable
-from robaudit.settings import FRESH
 
 if TYPE_CHECKING:
     from robaudit.datasets.dataset import Dataset
@@ -31,7 +27,7 @@ SMALL = 2**24
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, for the commands that read runs and the Python API.
+    """A run, for the commands that read runs and the Python API.
 
     Attributes:
         path: the run folder.
@@ -56,11 +52,10 @@ class Run:
         vars(self)["table"] = frame  # where a cached property keeps its value
         return self
 
-    @property
+    @cached_property
     def class_names(self) -> tuple[str, ...] | None:
-        """Class names by index; None if the data set has none."""
-        names = self.info.data.class_names
-        return None if names is None else tuple(names)
+        """Class names by index, each by its first synonym; None if the data set has none."""
+        return self.info.class_names
 
     @property
     def seconds(self) -> dict[tuple[str, NoiseLevel], float]:
@@ -82,10 +77,7 @@ class Run:
     @property
     def quantities(self) -> dict[str, Quantity]:
         """The quantities of the run by name."""
-        return {
-            quantity.name: Quantity.from_document(quantity.model_dump())
-            for quantity in self.info.quantities
-        }
+        return quantities_of(self.info)
 
     def groups(
         self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
@@ -151,46 +143,11 @@ class StoredRows(Sequence[Row]):
         return status.st_ino, status.st_mtime_ns
 
 
-def read_run(path: Path, *, kept: bool = False) -> Run:
-    """Open a finished run; the rows of a large run are read when they are used.
-
-    Args:
-        path: the run folder.
-        kept: whether to read which draws kept the class, too (:attr:`robaudit.results.Votes.bits`).
-            They take more memory than the rest of a row.
-
-    Raises:
-        RunError: the run is missing, damaged or unfinished.
-    """
-    folder = RunFolder(path)
-    info = folder.info()
-    if not info.complete:
-        raise RunError(str(path), "this run is unfinished", f"resume it: {_resuming(info.command)}")
-    samples = path / "samples.json"
-    # This file alone: readers of a run use no other output, and while an extension is computed the
-    # state grows.
-    if file_sha256(samples) != info.files.get("samples.json"):
-        raise RunError(
-            str(samples),
-            "is missing, or has changed since it was written",
-            "run the same robaudit estimate command again: it restores the file from the run's "
-            "state",
-        )
-    rows = StoredRows(samples, info, kept=kept)
-    large = samples.stat().st_size > SMALL
-    return Run(path, info, rows if large else tuple(rows))
-
-
-def _resuming(command: str | None) -> str:
-    """The command that continues a run; run.json has the one of its last session."""
-    try:
-        words = shlex.split(command or "")
-    except ValueError:  # a long command that was cut off
-        words = []
-    if words[:2] != ["robaudit", "estimate"]:
-        return "run the same audit again"
-    # Quoted again, as the folder may come from a stranger. A run that is there is not fresh.
-    return shlex.join(word for word in words if word != FRESH.flag)
+def quantities_of(info: RunInfo) -> dict[str, Quantity]:
+    """The quantities of a run by name."""
+    return {
+        quantity.name: Quantity.from_document(quantity.model_dump()) for quantity in info.quantities
+    }
 
 
 def chosen(

@@ -5,7 +5,9 @@ writing and the number of the ``flush`` that wrote the record:
 
 - ``tasks``: noise level, estimator, and the spec's entries for both (JSON).
 - ``samples``: the ids of all samples with results or skips, and the digest of their pixels.
-- ``rows``: one result for each sample and task: its line of samples.json, compressed.
+- ``rows``: one result for each sample and task: its line of samples.json, compressed. A result
+  from a part of its copies has their number in ``draws``, and the result from more copies replaces
+  it; a final one has NULL.
 - ``skips``: samples that could not be used, and for which task (NULL: for any).
 - ``seconds``: by step (``clean``, ``mc@gaussian:sigma=0.1``).
 
@@ -54,7 +56,6 @@ from urllib.parse import quote
 
 from robaudit.errors import DataError, RunError
 from robaudit.levels import NoiseLevel, noise_level
-from robaudit.names import ResultName
 from robaudit.runs.info import Skip
 from robaudit.runs.rows import Row, read_line
 from robaudit.runs.serialise import compressed, decompressed, row_text
@@ -81,14 +82,18 @@ _SCHEMA = (
     "CREATE TABLE tasks (id INTEGER PRIMARY KEY, flush INTEGER, noise, level_name, level, "
     f"estimator, entry, form, UNIQUE ({_TASK}))",
     "CREATE TABLE samples (id INTEGER PRIMARY KEY, flush INTEGER, name, digest, UNIQUE (name))",
-    "CREATE TABLE rows (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, row, "
-    "UNIQUE (sample, task))",
+    "CREATE TABLE rows (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, "
+    "draws INTEGER, row, UNIQUE (sample, task))",
     "CREATE TABLE skips (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, "
     "reason)",
     "CREATE INDEX skips_of ON skips (sample)",
     "CREATE TABLE seconds (id INTEGER PRIMARY KEY, flush INTEGER, step, seconds)",
 )
-_VERSION = 6
+_VERSION = 7
+# Finished runs of this version are read: its rows have no number of draws, which only an audit that
+# goes on asks for.
+_EARLIER_VERSION = 6
+_EARLIER_SCHEMA = tuple(statement.replace("draws INTEGER, ", "") for statement in _SCHEMA)
 # A sample may first appear as a skip, without a digest; a later flush then adds the digest.
 _INSERT_SAMPLE = """
 INSERT INTO samples (flush, name, digest) VALUES (?, ?, ?)
@@ -102,11 +107,13 @@ _SKIPPED = (
     "SELECT 1 FROM skips WHERE skips.sample = samples.id AND (task IS NULL OR task IN "
     "(SELECT task FROM session_tasks))"
 )
-# OR IGNORE: a row, once written, stays as it is.
-_INSERT_ROW = (
-    "INSERT OR IGNORE INTO rows (flush, sample, task, row) "  # noqa: S608
-    f"VALUES (?, {_SAMPLE_ID}, ?, ?)"
-)
+# A final row stays as it is; one from a part of its copies gives way to one from more.
+_INSERT_ROW = f"""
+INSERT INTO rows (flush, sample, task, draws, row) VALUES (?, {_SAMPLE_ID}, ?, ?, ?)
+ON CONFLICT (sample, task) DO UPDATE
+SET flush = excluded.flush, draws = excluded.draws, row = excluded.row
+WHERE rows.draws NOT NULL AND (excluded.draws IS NULL OR excluded.draws > rows.draws)
+"""  # noqa: S608
 _INSERT_SKIP = (
     "INSERT INTO skips (flush, sample, task, reason) "  # noqa: S608
     f"VALUES (?, {_SAMPLE_ID}, ?, ?)"
@@ -124,20 +131,21 @@ _LAST_FLUSH = "SELECT coalesce((SELECT flush FROM {table} ORDER BY id DESC LIMIT
 _SHAPE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
 # A record for each sample and stored task of the session; a sample without any has a NULL number.
 _PROGRESS = f"""
-SELECT place, number FROM places
+SELECT place, number, draws FROM places
 LEFT JOIN samples ON samples.name = places.name
 LEFT JOIN rows ON rows.sample = samples.id
 LEFT JOIN session_tasks ON session_tasks.task = rows.task
 WHERE NOT EXISTS ({_SKIPPED})
 ORDER BY place
 """  # noqa: S608
-_DONE = """
-SELECT number FROM places
+_STORED = """
+SELECT number, draws FROM places
 JOIN samples ON samples.name = places.name
 JOIN rows ON rows.sample = samples.id
 JOIN session_tasks ON session_tasks.task = rows.task
 WHERE place = ?
 """
+_ROW = f"SELECT row FROM rows WHERE sample = {_SAMPLE_ID} AND task IN ({{task}})"  # noqa: S608
 # In SQLite, CROSS JOIN fixes the order of the loops: places come first, so that the results are
 # read in the order of the data set without sorting all of them.
 _RESULTS = f"""
@@ -155,9 +163,16 @@ LEFT JOIN tasks ON tasks.id = skips.task
 WHERE skips.task IS NULL OR skips.task IN (SELECT task FROM session_tasks)
 ORDER BY place, skips.id
 """
-_ALL_ROWS = (
-    "SELECT row FROM rows WHERE sample NOT IN (SELECT sample FROM skips) ORDER BY sample, task"
-)
+_STORED_ROWS = """
+SELECT samples.id, digest, row FROM samples
+JOIN rows ON rows.sample = samples.id
+WHERE samples.id NOT IN (SELECT sample FROM skips)
+ORDER BY samples.id, task
+"""
+_STORED_SKIPS = """
+SELECT samples.name, reason FROM skips JOIN samples ON samples.id = sample
+WHERE skips.id IN (SELECT min(id) FROM skips GROUP BY sample) ORDER BY samples.id
+"""
 _PATIENCE = 600.0  # seconds to wait for a reader
 # The largest value that SQLite loads, in bytes: a stranger's database must not fill the memory.
 _LONGEST = 2**27
@@ -165,6 +180,33 @@ _LONGEST = 2**27
 # https://www.sqlite.org/fileformat.html#the_rollback_journal).
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 _REMEDY = "delete this file and repeat robaudit estimate: its samples are recomputed"
+
+
+RowKey = tuple[str, NoiseLevel, str]
+"""Sample, noise level and name of a result."""
+
+
+@dataclass(slots=True)
+class Lacking:
+    """The results of a task that are missing or not final.
+
+    Attributes:
+        samples: how many samples lack the final result.
+        draws: copies behind their results so far, of all samples together.
+        fewest, most: the fewest and the most copies of one of them so far.
+    """
+
+    samples: int = 0
+    draws: int = 0
+    fewest: int = 0
+    most: int = 0
+
+    def add(self, draws: int) -> None:
+        """Count a sample with this many copies so far."""
+        self.fewest = min(self.fewest, draws) if self.samples else draws
+        self.most = max(self.most, draws)
+        self.samples += 1
+        self.draws += draws
 
 
 @dataclass(slots=True)
@@ -176,12 +218,14 @@ class Flush:
         skipped: samples that cannot be used.
         digests: of the pixels, by sample id.
         seconds: by step.
+        draws: the number of copies behind each result that is not final, by the row's key.
     """
 
     rows: list[Row] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    draws: dict[RowKey, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,23 +260,31 @@ class State:
         guard: raises if this process may no longer write to the folder
             (:meth:`robaudit.runs.folder.Lock.check`).
         check: whether to check all pages. For a file whose digest is unknown.
+        is_read: whether it is only read: it may then be of the earlier version, too.
 
     Raises:
         RunError: the database is damaged, was not written by robaudit, or the file system refuses.
     """
 
     def __init__(
-        self, path: Path | None = None, guard: Callable[[], None] = no_guard, *, check: bool = False
+        self,
+        path: Path | None = None,
+        guard: Callable[[], None] = no_guard,
+        *,
+        check: bool = False,
+        is_read: bool = False,
     ) -> None:
         self._where = str(path or "memory")
         self._guard = guard
         self._path = path
+        self._is_read = is_read
         self._entries: Mapping[str, Any] = {}
         self._noises: Mapping[str, Any] = {}
         self._tasks: list[TaskName] = []
+        self._recorded: set[TaskName] = set()
         self._no_samples_yet = False
         self._unfinished: Sequence[int] = ()
-        self._lacking: list[int] = []
+        self._lacking: list[Lacking] = []
         with self._sqlite_and_value_errors():
             guard()
             if path is None:
@@ -292,7 +344,7 @@ class State:
         self.close()
 
     def write(self, new: Flush) -> None:
-        """Add results, all or none of them; existing rows stay unchanged.
+        """Add results, all or none of them; final rows stay unchanged.
 
         Raises:
             RunError: the file system refuses, or the folder has been replaced.
@@ -301,16 +353,26 @@ class State:
             flush = 1 + max(self._value(_LAST_FLUSH.format(table=name)) for name in _TABLES)
             # Rows and skips refer to tasks and samples by id, so those are inserted first.
             task_ids = self._insert_tasks(flush, _tasks_in(new))
+            if not task_ids.keys() <= self._recorded:
+                self._record_tasks()  # a task has an id since its first row
+                self._recorded |= task_ids.keys()
             self._db.executemany(
                 _INSERT_SAMPLE,
                 ((flush, name, new.digests.get(name)) for name in _sample_ids_in(new)),
             )
             # A generator, so that a single row at a time is held as text.
             rows = (
-                (flush, row.sample_id, task_ids[row.at, row.estimator], compressed(row_text(row)))
+                (
+                    flush,
+                    row.sample_id,
+                    task_ids[row.at, row.estimator],
+                    new.draws.get(row.key),
+                    compressed(row_text(row)),
+                )
                 for row in new.rows
             )
             self._db.executemany(_INSERT_ROW, rows)
+            self._no_samples_yet = False
             for skip in new.skipped:
                 task_id = None if skip.task is None else task_ids[skip.task]
                 self._db.execute(_INSERT_SKIP, (flush, skip.sample_id, task_id, skip.reason))
@@ -318,35 +380,6 @@ class State:
                 "INSERT INTO seconds (flush, step, seconds) VALUES (?, ?, ?)",
                 [(flush, step, spent) for step, spent in new.seconds.items()],
             )
-
-    def forget_others(self, entries: Mapping[str, Any]) -> None:
-        """Remove the results of estimators that were computed with other options.
-
-        Args:
-            entries: the spec's estimators by the names of their results.
-
-        Raises:
-            RunError: the file system refuses.
-        """
-        changed = [name for name, entry in self.entries() if entries.get(name, entry) != entry]
-        if not changed:  # a complete run is not written to
-            return
-        # One transaction: after a kill, rows and the entry that describes them still agree.
-        with self._sqlite_errors(), self._transaction():
-            for name in changed:
-                self._db.execute(
-                    "DELETE FROM rows WHERE task IN (SELECT id FROM tasks WHERE estimator = ?)",
-                    (name,),
-                )
-                # The seconds of a task are recorded once for all of its values.
-                self._db.execute(
-                    "DELETE FROM seconds WHERE instr(step, ? || '@') = 1",
-                    (ResultName.parse(name).estimator,),
-                )
-                self._db.execute(
-                    "UPDATE tasks SET entry = ? WHERE estimator = ?",
-                    (json.dumps(entries[name]), name),
-                )
 
     def check(self) -> None:
         """Check the pages and indexes.
@@ -415,39 +448,75 @@ class State:
             self._no_samples_yet = not self._value("SELECT count(*) FROM samples")
             if self._no_samples_yet:
                 self._unfinished = range(len(dataset))
-                self._lacking = [len(dataset)] * len(tasks)
+                self._lacking = [Lacking(samples=len(dataset)) for _ in tasks]
             else:
                 self._unfinished, self._lacking = self._progress()
 
-    def _progress(self) -> tuple[Sequence[int], list[int]]:
-        """The samples that lack a task, and the number of samples that lack each task."""
+    def _progress(self) -> tuple[Sequence[int], list[Lacking]]:
+        """The samples that lack a final result of a task, and what is lacking of each task."""
         unfinished = array("i")  # four bytes a sample
-        lacking = [0] * len(self._tasks)
+        lacking = [Lacking() for _ in self._tasks]
         for place, records in groupby(self._db.execute(_PROGRESS), key=itemgetter(0)):
-            done = {number for _, number in records}
-            missing = [number for number in range(len(self._tasks)) if number not in done]
-            if missing:
+            stored = {number: draws for _, number, draws in records}
+            is_finished = True
+            for number in range(len(self._tasks)):
+                draws = stored.get(number, 0)
+                if draws is not None:
+                    lacking[number].add(draws)
+                    is_finished = False
+            if not is_finished:
                 unfinished.append(place)
-            for number in missing:
-                lacking[number] += 1
         return unfinished, lacking
 
     @property
     def unfinished(self) -> Sequence[int]:
-        """The indices of the samples that lacked a task when :meth:`begin` was called, in order."""
+        """The indices of the samples that lacked a final result when :meth:`begin` was called, in
+        order."""
         return self._unfinished
 
-    def missing(self, place: int) -> list[int]:
-        """The indices of the tasks that a sample lacks."""
-        if self._no_samples_yet:
-            return list(range(len(self._tasks)))
-        with self._sqlite_and_value_errors():
-            done = {number for (number,) in self._db.execute(_DONE, (place,))}
-        return [number for number in range(len(self._tasks)) if number not in done]
+    def missing(self, place: int) -> dict[int, int]:
+        """The indices of the tasks whose final result a sample lacks, in order, each with the
+        number of copies behind its result so far (0: it has none)."""
+        stored: dict[int, int | None] = {}
+        if not self._no_samples_yet:
+            with self._sqlite_and_value_errors():
+                stored = dict(self._db.execute(_STORED, (place,)).fetchall())
+        missing = {}
+        for number in range(len(self._tasks)):
+            draws = stored.get(number, 0)
+            if draws is not None:
+                missing[number] = draws
+        return missing
 
-    def lacking(self) -> list[int]:
-        """The number of samples that lacked each task when :meth:`begin` was called."""
+    def row(self, sample_id: str, task: TaskName) -> Row:
+        """The result of a task for a sample, as it is so far.
+
+        Raises:
+            RunError: it is not there, or is not valid.
+        """
+        query = _ROW.format(task=_TASK_ID)
+        with self._sqlite_and_value_errors():
+            (data,) = self._db.execute(query, (sample_id, *_task_columns(task))).fetchone()
+            return _row(data)
+
+    def lacking(self) -> list[Lacking]:
+        """What was lacking of each task when :meth:`begin` was called."""
         return self._lacking
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there is any result."""
+        with self._sqlite_and_value_errors():
+            return bool(self._value("SELECT EXISTS (SELECT 1 FROM rows)"))
+
+    def digest(self, sample_id: str) -> str | None:
+        """The recorded digest of a sample's pixels; None if there is none."""
+        if self._no_samples_yet:
+            return None
+        query = "SELECT digest FROM samples WHERE name = ?"
+        with self._sqlite_and_value_errors():
+            record = self._db.execute(query, (sample_id,)).fetchone()
+        return None if record is None or record[0] is None else str(record[0])
 
     def known(self, sample_id: str) -> tuple[str | None, set[tuple[int | None, int]]]:
         """Records of a sample from earlier sessions: the digest of its pixels, and (label,
@@ -492,16 +561,26 @@ class State:
                     task = (at, str(estimator))
                 yield Skip(sample_id=str(sample_id), reason=str(reason), task=task)
 
-    def rows(self) -> Iterator[Row]:
-        """All rows of samples that were never skipped, by sample and then by task, both in the
-        order of writing.
+    def stored(self) -> Iterator[SampleResults]:
+        """All results so far, sample by sample in the order of writing, without skipped samples.
 
         Raises:
             RunError: a value is not valid.
         """
         with self._sqlite_and_value_errors():
-            for (data,) in self._db.execute(_ALL_ROWS):
-                yield _row(data)
+            # A list, so that a writer need not wait for whoever uses the results.
+            records = self._db.execute(_STORED_ROWS).fetchall()
+            for _, group in groupby(records, key=itemgetter(0)):
+                of_sample = list(group)
+                lines = [_line(data) for _, _, data in of_sample]
+                rows = [read_line(line) for line in lines]
+                yield SampleResults(rows, lines, digest=str(of_sample[0][1] or ""))
+
+    def stored_skips(self) -> list[Skip]:
+        """All samples that were skipped, each with its first reason, in the order of writing."""
+        with self._sqlite_and_value_errors():
+            records = self._db.execute(_STORED_SKIPS).fetchall()
+            return [Skip(sample_id=str(name), reason=str(reason)) for name, reason in records]
 
     def images(self) -> dict[str, str]:
         """The pixel digests by sample id."""
@@ -585,7 +664,10 @@ class State:
             RunError: it is of another version, or has other tables.
         """
         version = self._value("PRAGMA user_version")
-        if version != _VERSION:
+        schema: tuple[str, ...] = _SCHEMA
+        if self._is_read and version == _EARLIER_VERSION:
+            schema = _EARLIER_SCHEMA
+        elif version != _VERSION:
             raise RunError(
                 self._where,
                 f"has a state of version {version}",
@@ -593,7 +675,7 @@ class State:
             )
         # No triggers, views or columns of a stranger: the statements must be ours to the letter.
         pattern = sqlite3.connect(":memory:")
-        pattern.executescript(";".join(_SCHEMA))
+        pattern.executescript(";".join(schema))
         if self._db.execute(_SHAPE).fetchall() != pattern.execute(_SHAPE).fetchall():
             raise self._damaged("its tables are not those that robaudit creates")
         pattern.close()
@@ -686,7 +768,16 @@ class State:
         code = error.sqlite_errorcode & 0xFF  # the primary code, without the extended one
         if code == sqlite3.SQLITE_FULL:
             return _cannot_be_written(self._where, os.strerror(errno.ENOSPC))
-        if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        is_refused = code in (
+            sqlite3.SQLITE_READONLY,
+            sqlite3.SQLITE_CANTOPEN,
+            sqlite3.SQLITE_PERM,
+        )
+        if is_refused and self._is_read and self._path and _has_journal(self._path):
+            # SQLite restores the state before a flush that a kill has cut, and writes to do so.
+            what = "was cut off while it was written, and mending it needs the right to write"
+            return RunError(self._where, what, "read a copy of the folder, or ask its owner")
+        if is_refused:
             # Usually the folder is not writable: SQLite then only says that it cannot open a file.
             allowed = self._path is None or os.access(self._path.parent, os.W_OK)
             reason = str(error) if allowed else os.strerror(errno.EACCES)
@@ -765,6 +856,13 @@ def _checked_id(sample_id: object, where: str) -> str:
 
 def _cannot_be_written(where: str, why: str) -> RunError:
     return RunError(where, f"cannot be written: {why}", "free the disk or choose another folder")
+
+
+def _has_journal(path: Path) -> bool:
+    """Whether a flush to the database is unfinished, or was cut off."""
+    with suppress(OSError):
+        return path.with_name(f"{path.name}-journal").stat().st_size > 0
+    return False
 
 
 def _refuse_unexpected_files(path: Path) -> None:

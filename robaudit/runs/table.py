@@ -390,8 +390,7 @@ class Columns:
             low, high: the range of possible values.
             unknown: number of further images without a known value.
         """
-        draws = common_draws(self.share_draws)
-        split = None if draws is None else antithetic(self.split)
+        draws, split = pooled_votes(self.share_draws, self.split)
         return MeasuredImages(
             self.values,
             self.lowers,
@@ -495,11 +494,21 @@ def antithetic(split: Floats) -> Floats | None:
     return None if np.isnan(split).any() else split
 
 
-def common_draws(draws: Ints) -> int | None:
-    """The number of draws, if all rows have the same number above 0; else None."""
-    if not len(draws) or draws[0] <= 0:
-        return None
-    return int(draws[0]) if (draws == draws[0]).all() else None
+def pooled_votes(draws: Ints, split: Floats) -> tuple[Ints | None, Floats | None]:
+    """The ``draws`` and ``split`` of :class:`robaudit.numerics.image_intervals.MeasuredImages`.
+
+    Args:
+        draws: the votes of each row (n,), in numbers fixed before the draws; 0 without such votes.
+        split: antithetic pairs that disagree (n,); NaN where copies are independent.
+
+    Returns:
+        (draws, split). No draws: some row has none, or rows have different numbers and pairs.
+    """
+    if not len(draws) or (draws <= 0).any():
+        return None, None
+    if (draws == draws[0]).all():
+        return draws, antithetic(split)
+    return (draws if np.isnan(split).all() else None), None
 
 
 class _Column:

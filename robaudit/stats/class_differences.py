@@ -38,6 +38,9 @@ PERMUTATIONS = "permutations of the class labels"
 """The method of the intervals of differences."""
 ALPHA = 0.05
 """Level of the tests; 1 - confidence of all intervals."""
+ENOUGH = 2
+"""Images of a class that is compared with others: a single image has no spread, so its class mean
+has no interval over images."""
 BLOCK = 1 << 20  # values shuffled at a time: 8 MiB of float64, for a run of any size
 _USUAL_THRESHOLD = 0.9  # of a quantity from 0 to 1, as the summary's share below 0.9
 _FEWEST_PERMUTATIONS = 100  # the smallest p-value of a class is then 2/101, below ALPHA
@@ -76,6 +79,11 @@ class ClassStats(Record):
     ] = None
     p_value: float | None = None
     differs: Literal["lower", "higher", "no"] | None = None
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether the class has enough images to be compared with others."""
+        return self.images >= ENOUGH
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +147,12 @@ class ClassBias(Record):
     of_bounds: bool
     gap: Gap | None
     classes: tuple[ClassStats, ...]
+
+    @property
+    def compared(self) -> tuple[ClassStats, ...]:
+        """The classes with enough images to be compared; empty if it is a single one of several."""
+        enough = tuple(stats for stats in self.classes if stats.has_enough)
+        return () if len(enough) < min(2, len(self.classes)) else enough
 
 
 def class_bias(
@@ -208,8 +222,7 @@ def class_bias(
         for label, class_rows in members.items()
     ]
     gap = None
-    # A single image has no spread, so its class mean has no interval over images.
-    tested = [stats.index for stats in classes if stats.images >= 2]
+    tested = [stats.index for stats in classes if stats.has_enough]
     if len(tested) >= 2:
         # The key holds the classes of all images rather than the name of the grouping: the column
         # of the data set behind it may have changed since.
@@ -302,7 +315,7 @@ def _with_tests(
     with_tests: list[ClassStats] = []
     place = 0
     for stats in classes:
-        if stats.images < 2:
+        if not stats.has_enough:
             with_tests.append(stats)
             continue
         # N m = n m_class + (N - n) m_others. With the class mean as observed, the mean of the

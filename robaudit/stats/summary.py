@@ -37,7 +37,7 @@ from robaudit.records import Inline, Nested, Record
 from robaudit.runs.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.runs.run import Run
 from robaudit.runs.serialise import document_json
-from robaudit.runs.table import Columns, ResultTable, antithetic, common_draws, with_values
+from robaudit.runs.table import Columns, ResultTable, antithetic, pooled_votes, with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ class NoisyAccuracy(Record):
         std_error: standard error from the draws alone: sqrt(sum of the shares' variances) / images.
         measured: the mean with its interval from the pooled draws, for exactly these images
             (:func:`robaudit.numerics.image_intervals.measured_mean`). Under noise that does the
-            same every time the interval is the value itself; where the numbers of draws differ,
-            there is none.
+            same every time the interval is the value itself; where the numbers of antithetic pairs
+            differ, there is none.
         right: number of these images that are classified correctly without noise.
         stays_right: accuracy under noise of those images, with its interval over images; None
             without any.
@@ -225,12 +225,11 @@ def noisy_accuracy(rows: Columns) -> NoisyAccuracy | None:
     shares = rows.hits[labelled] / draws
     value = float(shares.mean())
     measured = Estimate(value)
-    # Only draws of the same number can be pooled: the mean of the shares is then the share of all.
-    pooled = common_draws(draws)
+    pooled, pairs = pooled_votes(draws, rows.label_split[labelled])
     if rows.of_kind(IntervalKind.EXACT).all():
         measured = Estimate.measured(value, (value, value), "exact")
     elif pooled is not None:
-        images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=pooled, split=split)
+        images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=pooled, split=pairs)
         measured = Estimate.measured(value, measured_mean(images, ROW_CONFIDENCE), images.method)
     right = rows.predicted[labelled] == rows.label[labelled]
     # The shares are independent, so their variances add up.

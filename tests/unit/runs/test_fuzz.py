@@ -22,8 +22,8 @@ from robaudit.errors import RobauditError
 from robaudit.quantities import Interval
 from robaudit.results import Votes
 from robaudit.runs.rows import read_row
-from robaudit.runs.run import read_run
 from robaudit.runs.serialise import stream_rows_json
+from robaudit.stats.reading import read_run
 from tests.rows import ROW, csv_text, json_text
 from tests.specs import digits, read_info, write
 

@@ -14,7 +14,8 @@ from robaudit.files import json_bytes
 from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.quantities import NO_INTERVAL
 from robaudit.runs.rows import Row
-from robaudit.runs.run import Run, read_run
+from robaudit.runs.run import Run
+from robaudit.stats.reading import read_run
 from tests.golden import Golden
 from tests.infos import run_info
 from tests.levels import sigma
@@ -62,3 +63,17 @@ def test_read_run_needs_a_folder(tmp_path: Path, golden: Golden) -> None:
         with pytest.raises(RunError) as error:
             read_run(tmp_path / name)
         golden(error.value)
+
+
+def test_class_names_are_those_of_the_spec_by_their_first_synonym() -> None:
+    names = ["tench, Tinca tinca", "crane", "crane"]
+    ids = ["n01440764", "n02012849", "n03126707"]
+    spec = {"dataset": {"class_names": names, "class_ids": ids}}
+    info = run_info(spec=spec)
+    assert info.class_names == ("tench", "crane (n02012849)", "crane (n03126707)")
+    # Runs of older versions have them twice.
+    older = run_info(spec=spec, data={"class_names": names})
+    assert older.class_names == info.class_names
+    assert run_info().class_names is None
+    with pytest.raises(ValueError, match=r"dataset\.class_names must be a list of texts"):
+        run_info(spec={"dataset": {"class_names": [1]}})

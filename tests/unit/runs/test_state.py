@@ -17,7 +17,7 @@ from robaudit.engine.registry import Task, build
 from robaudit.errors import DataError, RunError
 from robaudit.runs.info import Skip
 from robaudit.runs.rows import Row
-from robaudit.runs.state import Flush, State, TaskName
+from robaudit.runs.state import _EARLIER_SCHEMA, Flush, State, TaskName
 from robaudit.spec.model import EstimatorSpec
 from tests import states
 from tests.golden import Golden
@@ -76,6 +76,11 @@ def state_of(ids: list[str], flushes: list[Flush]) -> State:
     return state
 
 
+def rows_of(state: State) -> list[Row]:
+    """All rows that are stored."""
+    return [found for sample in state.stored() for found in sample.rows]
+
+
 FLUSHES = st.lists(
     st.lists(
         st.tuples(st.sampled_from("abcdefgh?!"), st.sampled_from([*NAMES, OTHER])), max_size=6
@@ -127,7 +132,9 @@ def test_it_knows_what_a_plain_list_would(
             assert [NAMES[number] for number in state.missing(i)] == [
                 n for n in NAMES if n not in done[ids[i]]
             ]
-        assert state.lacking() == [sum(name not in done[ids[i]] for i in left) for name in NAMES]
+        assert [left_of.samples for left_of in state.lacking()] == [
+            sum(name not in done[ids[i]] for i in left) for name in NAMES
+        ]
         found = {sample.rows[0].sample_id: sample.rows for sample in state.results()}
         wanted = {
             name: [one(name, n) for n in NAMES if n in done[name]]
@@ -174,7 +181,7 @@ def test_a_skipped_sample_has_no_rows_and_a_skip_of_another_spec_does_not_count(
     with state_of(list("abc"), flushes) as state:
         assert [[r.sample_id for r in sample.rows] for sample in state.results()] == [["b"], ["c"]]
         assert list(state.skips()) == [skip_of("a", "broken", NAMES[1])]
-        assert [r.sample_id for r in state.rows()] == ["c"], (
+        assert [r.sample_id for r in rows_of(state)] == ["c"], (
             "what is shown of an unfinished run leaves out whatever was skipped"
         )
 
@@ -213,7 +220,7 @@ def test_tasks_cost_what_their_passes_do() -> None:
 def test_every_bit_of_a_row_comes_back(rows: list[Row], images: dict[str, str]) -> None:
     with State() as state:
         state.write(Flush(rows, [skip_of("skipped\0", "why")], images, {"clean": 0.1}))
-        found = {r.key: r for r in state.rows()}
+        found = {r.key: r for r in rows_of(state)}
         assert state.images() == images
     expected = {r.key: r for r in rows if r.sample_id != "skipped\0"}
     assert {key: repr(r) for key, r in found.items()} == {
@@ -226,7 +233,54 @@ def test_the_same_row_again_changes_nothing() -> None:
     with State() as state:
         for _ in range(2):
             state.write(Flush([one("a", NAMES[0])], digests={"a": "digest"}))
-        assert list(state.rows()) == [one("a", NAMES[0])]
+        assert rows_of(state) == [one("a", NAMES[0])]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"), st.sampled_from(NAMES[:2]), st.sampled_from([1, 8, 16, None])
+        ),
+        max_size=12,
+    ),
+    st.booleans(),
+)
+def test_more_copies_replace_fewer_and_nothing_replaces_a_final_row(
+    written: list[tuple[str, TaskName, int | None]], again: bool
+) -> None:
+    stored = dict[tuple[str, TaskName], int | None]()
+    with State() as state:
+        for name, task, draws in written:
+            made = row(name, *task, value=(draws or 100) / 1000)
+            flush = Flush([made], draws={} if draws is None else {made.key: draws})
+            state.write(flush)
+            before = stored.get((name, task), 0)
+            if before is not None and (draws is None or draws > before):
+                stored[name, task] = draws
+            if again:
+                state.write(flush)
+        state.begin(Ids(list("abc")), NAMES[:2])  # type: ignore[arg-type]
+        for place, name in enumerate("abc"):
+            left = {
+                number: draws
+                for number, task in enumerate(NAMES[:2])
+                if (draws := stored.get((name, task), 0)) is not None
+            }
+            assert state.missing(place) == left
+            assert (place in state.unfinished) == bool(left)
+            for task in NAMES[:2]:
+                if (name, task) in stored:
+                    value = (stored[name, task] or 100) / 1000
+                    assert state.row(name, task).value == value
+        for number, left_of in enumerate(state.lacking()):
+            draws_left = [
+                draws
+                for name in "abc"
+                if (draws := stored.get((name, NAMES[number]), 0)) is not None
+            ]
+            assert (left_of.samples, left_of.draws) == (len(draws_left), sum(draws_left))
+            assert left_of.fewest == min(draws_left, default=0)
+            assert left_of.most == max(draws_left, default=0)
 
 
 SAMPLES = [f"sample-{i}" for i in range(60)]
@@ -254,7 +308,7 @@ def everything(path: Path) -> tuple[object, ...]:
             state.images(),
             list(state.entries()),
             list(state.noises()),
-            list(state.rows()),
+            rows_of(state),
         )
         return *found, list(state.unfinished), state.lacking()
 
@@ -313,6 +367,33 @@ def test_a_state_of_a_later_version_is_refused(tmp_path: Path, golden: Golden) -
     states.change(tmp_path, "PRAGMA user_version = 9")
     with pytest.raises(RunError) as error:
         everything(path)
+    golden(error.value)
+
+
+def test_a_state_of_the_earlier_version_is_read_and_not_written(
+    tmp_path: Path, golden: Golden
+) -> None:
+    path = make(tmp_path)
+    with State(path) as state:
+        images = state.images()
+        results = [sample.lines for sample in state.stored()]
+    assert results
+    as_then = _EARLIER_SCHEMA[2].replace("TABLE rows", "TABLE rows_then")
+    states.change(
+        tmp_path,
+        as_then,
+        "INSERT INTO rows_then SELECT id, flush, sample, task, row FROM rows",
+        "DROP TABLE rows",
+        _EARLIER_SCHEMA[2],
+        "INSERT INTO rows SELECT * FROM rows_then",
+        "DROP TABLE rows_then",
+        "PRAGMA user_version = 6",
+    )
+    with State(path, is_read=True) as state:
+        assert state.images() == images
+        assert [sample.lines for sample in state.stored()] == results
+    with pytest.raises(RunError) as error:
+        State(path)
     golden(error.value)
 
 

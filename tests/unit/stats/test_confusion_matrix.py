@@ -73,10 +73,10 @@ def test_what_is_wrong_without_noise_is_no_change() -> None:
 
 def test_pairs_beyond_the_most_frequent_are_counted() -> None:
     rows = []
-    for i in range(20):
+    for i in range(40):
         votes = [1] * 20
-        votes[i] = 5
-        rows.append(counted(i, tuple(votes), i, i))
+        votes[i % 20] = 5
+        rows.append(counted(i, tuple(votes), i % 20, i % 20))
     (found,) = confusions(run_of(rows))
     assert (len(found.turns), found.pairs) == (100, 380)
     run = run_of(rows)
@@ -85,6 +85,21 @@ def test_pairs_beyond_the_most_frequent_are_counted() -> None:
     (table,) = section.tables(section.find([run], request), request)
     assert "... and 85 more pairs: --format csv has them." in table.notes
     assert "380 pairs in all; --format csv has the 100 largest." in table.notes
+
+
+def test_turns_of_classes_with_a_single_image_are_in_csv_only() -> None:
+    run = run_of([counted(0, (8, 2), 0), counted(1, (1, 9), 1, 1), counted(2, (1, 9), 1, 1)])
+    section = ConfusionSection()
+    request = SectionRequest()
+    entries = section.find([run], request)
+    (table,) = section.tables(entries, request)
+    assert [row[0].text for row in table.rows] == ["1"]
+    assert "1 pair of classes with a single image not shown: --format csv has them." in table.notes
+    assert len(list(section.lines(entries[0], request))) == 2
+    alone = section.find([run_of([counted(0, (8, 2, 0), 0)])], request)
+    (table,) = section.tables(alone, request)
+    assert not table.rows
+    assert table.conclusions[0].text == "No class with two images or more turns into another."
 
 
 def test_a_class_without_images_has_no_shares() -> None:

@@ -139,11 +139,11 @@ def test_without_votes_the_rows_intervals_are_pooled_and_never_without_width() -
     assert group.mean.measurement_error == 0.0
 
 
-def test_unequal_numbers_of_draws_are_not_pooled() -> None:
+def test_unequal_numbers_of_draws_are_pooled_with_weights() -> None:
     (group,) = summarise([counted((8, 2), 0, 0), counted((800, 200), 0, 0)])
-    assert group.mean.measured.method == "mover"
+    assert group.mean.measured.method == "weighted votes:pooled"
     assert group.noisy_accuracy is not None
-    assert group.noisy_accuracy.measured.lower is None
+    assert group.noisy_accuracy.measured == group.mean.measured
 
 
 def test_votes_that_stopped_when_they_had_seen_enough_are_not_pooled() -> None:
