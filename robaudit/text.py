@@ -129,6 +129,26 @@ def distinct(names: Sequence[str], ids: Sequence[str] | None = None) -> tuple[st
     return distinct(marked)
 
 
+def first_synonyms(names: Sequence[str], ids: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The first synonym of each class, ``tench`` of "tench, Tinca tinca"; all of its synonyms where
+    several classes share the first.
+
+    Duplicates get the id or index, as in :func:`distinct`: ImageNet has two classes whose only name
+    is crane.
+
+    Args:
+        names: the names by class index, with synonyms after commas.
+        ids: other names of the classes (synsets), by class index.
+    """
+    shorts = [name.split(",", 1)[0].strip() for name in names]
+    times = Counter(shorts)
+    chosen = [
+        short if short and times[short] == 1 else name
+        for short, name in zip(shorts, names, strict=True)
+    ]
+    return distinct(chosen, ids)
+
+
 def unwrapped(text: str) -> str:
     """A text whose paragraphs are one line each.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,12 @@ from robaudit.records import columns_of
 from robaudit.report import legends, numbers
 from robaudit.report.differences import changes_of, for_the_population
 from robaudit.report.layout import laid_out
-from robaudit.report.numbers import estimate, signs
-from robaudit.report.pictures.page import Drawing, PictureSize, cut, few_ticks, legend
+from robaudit.report.numbers import signs
+from robaudit.report.pictures.page import Drawing, PictureSize, cut, few_ticks, in_words, legend
 from robaudit.report.pictures.style import CARD, COLOURS, FAINT, GRID, HIGHER, INK, LOWER
 from robaudit.report.principal_result import one_result, same_result
 from robaudit.report.sections import Entry, Section, SectionRequest
-from robaudit.report.summary_section import about, approximate, by_the_votes, mean_ends, mean_text
+from robaudit.report.summary_section import about, approximate, by_the_votes, mean_text
 from robaudit.report.tables import Cell, Table, Tone
 from robaudit.report.typed import (
     COUNT,
@@ -46,9 +46,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import SubFigure
 
+TOO_FEW = "No two of the {} classes have two images or more, so none is compared with others."
+_ONE_CLASS = "All images are of one class."
+_IN_CSV = "--format csv has all classes."
 OTHERS = "from the others"
 """The head of a class's difference from all other images."""
-SINGLE_IMAGE = "( ) a single image: shown with its own interval, not tested."
 # classes in a table of a page, and in a figure
 _ALL = 30
 _MOST_DRAWN = 25
@@ -111,10 +113,15 @@ class ClassesSection(Section[ClassBias]):
     def page_tables(
         self, entries: Sequence[Entry[ClassBias]], request: SectionRequest
     ) -> Iterator[Table]:
-        """The tables for a page: of many classes the least and the most robust."""
+        """The tables for a page: of many classes the least and the most robust; a sentence where
+        no result has classes to compare."""
+        if not any(entry.record.compared for entry in entries):
+            classes = len(entries[0].record.classes)
+            yield Table(notes=(_ONE_CLASS if classes == 1 else TOO_FEW.format(f"{classes:,}"),))
+            return
         for i, table in enumerate(self.tables(entries, request)):
             if len(table.rows) == 1:
-                yield Table(table.heading, notes=("All images are of one class.",))
+                yield Table(table.heading, notes=(_ONE_CLASS,))
             elif len(table.rows) <= _ALL:
                 yield replace(table, folded=i >= _OPEN)
             else:
@@ -142,12 +149,14 @@ class ClassesSection(Section[ClassBias]):
             NothingLeftError: no class differs from others, because each has a single image.
         """
         entries = same_result(entries, lambda record: record.key)
-        compared = [stats for entry in entries for stats in entry.record.classes]
+        compared = [stats for entry in entries for stats in entry.record.compared]
         if all(stats.difference is None for stats in compared):
             raise NothingLeftError(
-                "classes", "no class has two images to compare with others", "audit more images"
+                "classes",
+                "fewer than two classes have two images to compare",
+                "audit more images",
             )
-        order = [stats.index for stats in weakest_first(entries[0].record)]
+        order = [stats.index for stats in weakest_first(entries[0].record) if stats.has_enough]
         shown: list[int | None] = [*order]
         between = 0
         if len(order) > _MOST_DRAWN:
@@ -219,6 +228,7 @@ def _bias_table(bias: ClassBias) -> TypedTable:
         lines=(about(quantity),),
         conclusions=(_conclusion(bias),),
         notes=tuple(_notes(bias, share=has_share)),
+        shows=_is_compared(bias),
     )
 
 
@@ -237,8 +247,8 @@ def _mean_table(bias: ClassBias) -> TypedTable:
     """The means of the classes, for a column beside those of other runs."""
     classes = weakest_first(bias)
     notes = [f"[ ] 95 % interval for {LIKE_THESE}."]
-    if any(stats.images == 1 for stats in classes):
-        notes.append(SINGLE_IMAGE)
+    if single := _single(bias):
+        notes.append(f"{single} {_IN_CSV}")
     if bias.by != "label":
         notes.append(f"No differences by {bias.by}: they are computed by label only.")
     return TypedTable(
@@ -252,8 +262,27 @@ def _mean_table(bias: ClassBias) -> TypedTable:
         lines=(about(bias.quantity),),
         conclusions=(_conclusion(bias),),
         notes=tuple(notes),
+        shows=_is_compared(bias),
         beside=Beside.COLUMNS,
     )
+
+
+def _is_compared(bias: ClassBias) -> Callable[[Sequence[Any]], bool]:
+    """Whether people see a row: of a class that is compared with others."""
+    shown = {label_of(stats) for stats in bias.compared}
+    return lambda row: row[0] in shown
+
+
+def _single(bias: ClassBias) -> str:
+    """How many classes have too few images to be compared, and the mean of these; empty if none
+    has."""
+    values = [stats.mean.value for stats in bias.classes if not stats.has_enough]
+    if not values:
+        return ""
+    mean = numbers.plain(sum(values) / len(values), bias.quantity.low, bias.quantity.high)
+    if len(values) == 1:
+        return f"1 class has a single image (value {mean}) and is not shown."
+    return f"{len(values):,} classes have a single image each (mean {mean}) and are not shown."
 
 
 def _row_key(key: GroupKey, stats: ClassStats | ClassChange, by: str) -> tuple[GroupKey, int | str]:
@@ -297,12 +326,10 @@ def difference_text(stats: ClassStats) -> str:
 
 
 def class_mean(stats: ClassStats, quantity: Quantity) -> str:
-    """The mean of a class with its interval; in brackets if it has a single image, with that
-    image's own."""
-    text = mean_text(
-        stats.mean, quantity, exact=stats.mean.measured.has_interval, alone=stats.images == 1
+    """The mean of a class with its interval; of a single image, with the image's own."""
+    return mean_text(
+        stats.mean, quantity, exact=stats.mean.measured.has_interval, alone=not stats.has_enough
     )
-    return f"({text})" if stats.images == 1 else text
 
 
 def _texts(stats: ClassStats, quantity: Quantity, *, share: bool) -> Iterator[Any]:
@@ -324,6 +351,9 @@ def _texts(stats: ClassStats, quantity: Quantity, *, share: bool) -> Iterator[An
 
 def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
     """How to read the table of one run, and what it leaves out."""
+    if not bias.compared:
+        yield f"{_single(bias)} {_IN_CSV}"
+        return
     below = ""
     if share and bias.threshold is not None:
         below = f"< {bias.threshold:g}: share of images below. "
@@ -335,8 +365,8 @@ def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
         f"number of classes. lower, higher: significant, p <= {bias.alpha:g}; the interval "
         "excludes 0."
     )
-    if any(stats.images == 1 for stats in bias.classes):
-        yield SINGLE_IMAGE
+    if single := _single(bias):
+        yield f"{single} {_IN_CSV}"
     if bias.by_votes:
         yield by_the_votes([ResultName.parse(bias.key.estimator).estimator])
     if bias.of_bounds:
@@ -379,8 +409,7 @@ def _caption(entries: Sequence[Entry[ClassBias]], between: int) -> Iterator[str]
         yield "Right: mean of the class, and its number of images."
     if between:
         yield f"{between:,} classes between are not shown."
-    if any(stats.images == 1 for stats in classes):
-        yield "A class without a dot has a single image."
+    yield from dict.fromkeys(filter(None, map(_single, biases)))
     if voted := list(dict.fromkeys(bias.key.estimator for bias in biases if bias.by_votes)):
         yield by_the_votes(voted)
     if any(bias.of_bounds for bias in biases):
@@ -422,7 +451,7 @@ def _draw(
     few_ticks(ax.xaxis)
     bias = entries[0].record
     way = "" if bias.quantity.higher_is_better else " (lower is better)"
-    label = f"{bias.key.quantity}: difference from all other images{way}"
+    label = f"{in_words(bias.key.quantity)}: difference from all other images{way}"
     ax.set_xlabel(cut(label, size.letters(0.75 * size.body)))
     _names(ax, size, classes[0], shown, marked=not several)
     if several:
@@ -465,13 +494,7 @@ def _means(
         if stats is None:
             texts.append("")
             continue
-        mean = estimate(
-            stats.mean.value,
-            *mean_ends(stats.mean, alone=stats.images == 1),
-            quantity.low,
-            quantity.high,
-        )
-        texts.append(f"{signs(mean)}, n {stats.images:,}")
+        texts.append(f"{signs(class_mean(stats, quantity))}, n {stats.images:,}")
     right.set_yticks(range(len(shown)), texts)
 
 

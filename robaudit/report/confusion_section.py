@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robaudit.errors import SpecError
+from robaudit.errors import NothingLeftError, SpecError
 from robaudit.numerics.image_intervals import LIKE_THESE
 from robaudit.records import json_values
 from robaudit.report import numbers
@@ -27,6 +27,7 @@ from robaudit.report.tables import Table
 from robaudit.report.typed import TEXT, Beside, Kind, TypedColumn, TypedTable, data_columns
 from robaudit.runs.run import Run
 from robaudit.settings import BY
+from robaudit.stats.class_differences import ENOUGH
 from robaudit.stats.confusion_matrix import MOST_TURNS, Confusion, Turn, confusions
 from robaudit.text import class_name, count, known_name
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST = 15
+_SINGLE = "No class with two images or more turns into another."
 
 
 class ConfusionSection(Section[Confusion]):
@@ -79,10 +81,16 @@ class ConfusionSection(Section[Confusion]):
             known = (known_name(turn.start, names), known_name(turn.to, names))
             rows.append((*classes, turn, *known))
         kind = "label" if record.by == "label" else "predicted without noise"
+        shown = sum(turn.images >= ENOUGH for turn in record.turns)
         remarks = []
+        if single := len(rows) - shown:
+            remarks.append(
+                f"{count(single, 'pair')} of classes with a single image not shown: --format csv "
+                "has them."
+            )
         if record.by == "label" and rows:
             remarks.append("Images that are misclassified without noise count, too.")
-        if record.pairs > len(rows):
+        if record.pairs > len(rows) and shown:
             remarks.append(
                 f"{record.pairs:,} pairs in all; --format csv has the {MOST_TURNS} largest."
             )
@@ -92,8 +100,9 @@ class ConfusionSection(Section[Confusion]):
             rows,
             keys=[(record.key, turn.start, turn.to) for turn in record.turns],
             about={**record.key.document(), "by": record.by},
-            notes=(f"[ ] 95 % interval, {LIKE_THESE} of the class.",) if rows else (),
-            empty="No noisy copy changes class.",
+            notes=(f"[ ] 95 % interval, {LIKE_THESE} of the class.",) if shown else (),
+            shows=lambda row: row[2].images >= ENOUGH,
+            empty=_SINGLE if rows else "No noisy copy changes class.",
             most=_MOST,
             remarks=tuple(remarks),
             more="... and {} more pairs: --format csv has them.",
@@ -119,12 +128,20 @@ class ConfusionSection(Section[Confusion]):
 
     def figure(self, entries: Sequence[Entry[Confusion]], request: SectionRequest) -> Drawing:
         """One matrix of each run, or of the results that are named; of many classes a list of the
-        largest shares."""
+        largest shares.
+
+        Raises:
+            NothingLeftError: the classes are many, and have a single image each.
+        """
         drawn = entries
         if not (request.estimators or request.levels):
             drawn = same_result(entries, lambda record: record.key)
         shown = drawn[:_MOST_PANELS]
         as_list = max(len(entry.record.classes) for entry in shown) > _MOST_CLASSES
+        if as_list and not any(_enough(entry.record) for entry in shown):
+            raise NothingLeftError(
+                "confusion", "no class with two images turns into another", "audit more images"
+            )
         parts = [
             (entry.name, entry.record.key.estimator, str(entry.record.key.at)) for entry in shown
         ]
@@ -191,10 +208,15 @@ _LIST_WIDE = 4.5
 _AXIS = 0.75
 
 
+def _enough(record: Confusion) -> list[Turn]:
+    """The largest turns of classes that have enough images."""
+    return [turn for turn in record.turns if turn.images >= ENOUGH][:_MOST_TURNS]
+
+
 def _height(shown: Sequence[Entry[Confusion]], size: PictureSize, *, as_list: bool) -> float:
     """The height of a panel: square, or a line for each turn."""
     if as_list:
-        return max(min(_MOST_TURNS, len(entry.record.turns)) for entry in shown) * size.line + 0.6
+        return max(len(_enough(entry.record)) for entry in shown) * size.line + 0.6
     return min(size.body / size.across(len(shown), _WIDE), 4.6) + 0.3 * (len(shown) > 1)
 
 
@@ -252,7 +274,7 @@ def _matrix(ax: Axes, entry: Entry[Confusion], size: PictureSize, width: float, 
 def _turns(ax: Axes, entry: Entry[Confusion], size: PictureSize, width: float) -> None:
     """Draw the largest shares as a list, with their intervals."""
     names = entry.run.class_names
-    turns = entry.record.turns[:_MOST_TURNS]
+    turns = _enough(entry.record)
     for place, turn in enumerate(turns):
         ax.plot(
             turn.estimate.bounds or (),

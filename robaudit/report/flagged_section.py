@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robaudit.errors import SpecError
+from robaudit.quantities import P_ROBUST
 from robaudit.records import with_names
 from robaudit.report import legends, numbers
 from robaudit.report.layout import laid_out
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from robaudit.report.gallery import ImageSource
 
 
-_OPEN = 3  # results whose lists start unfolded
+_OPEN = 8  # images of a list on a page that are not folded
 _MOST_LISTED = 50
 
 
@@ -77,9 +78,13 @@ class FlaggedSection(Section[Flagged]):
         listed = []
         for columns in groups:
             quantity = run.quantities[columns.key.quantity]
+            below = threshold
+            # What the run was sampled for.
+            if below is None and quantity == P_ROBUST:
+                below = run.info.flag
             flagged = flag(
                 columns,
-                below=usual_threshold(quantity) if threshold is None else threshold,
+                below=usual_threshold(quantity) if below is None else below,
                 bottom=request.bottom,
                 only=request.only,
                 quantity=quantity,
@@ -108,11 +113,30 @@ class FlaggedSection(Section[Flagged]):
     def page_tables(
         self, entries: Sequence[Entry[Flagged]], request: SectionRequest
     ) -> Iterator[Table]:
-        """The tables for a page, the first unfolded."""
-        return (
-            replace(table, folded=i >= _OPEN)
-            for i, table in enumerate(self.tables(entries, request))
-        )
+        """The tables for a page: the first images of the result that the figure shows; folded the
+        others, and those of other results that have flagged samples."""
+        listed = []
+        for entry in entries:
+            samples = entry.record.samples[:_MOST_LISTED]
+            listed.append(replace(entry, record=replace(entry.record, samples=samples)))
+        drawn = _worst_result(listed)
+        for table in self.tables(drawn, request):
+            last = len(table.rows)
+            if last <= _OPEN + 1:
+                yield table
+                continue
+            yield replace(table, rows=table.rows[:_OPEN])
+            heading = f"{table.heading}: images {_OPEN + 1} to {last}"
+            yield Table(heading, table.columns, table.rows[_OPEN:], folded=True)
+        shown = drawn[0].record.key
+        others = [entry for entry in listed if entry.record.key != shown]
+        flagged = [entry for entry in others if entry.record.beyond]
+        if flagged:
+            yield from (replace(table, folded=True) for table in self.tables(flagged, request))
+        none = [entry.record.key for entry in others if not entry.record.beyond]
+        if none:
+            results = count(len(set(none)), "other result")
+            yield Table(notes=(f"No sample is flagged in {results}.",))
 
     def narrowed(self, runs: Sequence[Run], request: SectionRequest) -> SectionRequest:
         """Narrow to one result of each run and its least robust images, beyond the threshold or
@@ -129,7 +153,7 @@ class FlaggedSection(Section[Flagged]):
         Raises:
             RobauditError: a data set has moved, or holds other images.
         """
-        entries = same_result(entries, lambda record: record.key)
+        entries = _worst_result(entries)
         most = _most(len(entries)) if request.bottom is None else request.bottom
         entries = [
             replace(entry, record=replace(entry.record, samples=entry.record.samples[:most]))
@@ -145,6 +169,15 @@ class FlaggedSection(Section[Flagged]):
             ),
             draw=lambda body, size: _draw(body, size, entries, drawn),
         )
+
+
+def _worst_result(entries: Sequence[Entry[Flagged]]) -> list[Entry[Flagged]]:
+    """An entry of each run, all of the same result: the one with the most flagged samples in the
+    first run; of equals, the strongest level of the first noise."""
+    usual = same_result(entries, lambda record: record.key)
+    of_first = [entry.record for entry in entries if entry.name == entries[0].name]
+    worst = max([usual[0].record, *of_first], key=lambda record: record.beyond / record.total)
+    return [entry for entry in entries if entry.record.key == worst.key]
 
 
 def _count_of(flagged: Flagged) -> TypedTable:
@@ -318,7 +351,8 @@ Pixels = NDArray[np.uint8]
 _MOST = 12
 _LARGEST = 160
 _SMALLEST = 128
-_CELL = 1.45  # inches of a pair, at least
+_BESIDE = 0.12  # inches between pairs
+_CELL = 1.7  # inches of a pair, at least: room for a value with its interval
 
 
 def _most(runs: int) -> int:
@@ -375,10 +409,14 @@ def _across(flagged: Flagged, size: PictureSize) -> int:
 
 
 def _height(entry: Entry[Flagged], size: PictureSize, *, several: bool) -> float:
-    """Inches of a run: rows of pairs, each half as high as wide, with three lines of text."""
+    """Inches of a run: rows of pairs, each half as high as wide, with three lines of text, or
+    four where two names need a line each."""
     across = _across(entry.record, size)
     rows = math.ceil(len(entry.record.samples) / across)
-    row = size.body / across / 2 + 3.2 * size.line + 0.1
+    letters = _letters(size, across)
+    names = entry.run.class_names
+    two = any("\n" in _turn(sample, names, letters) for sample in entry.record.samples)
+    row = size.body / across / 2 + (4.4 if two else 3.2) * size.line + 0.1
     name = size.line * 1.8 if several else 0.0
     return rows * row + name
 
@@ -432,7 +470,20 @@ def _draw(
         for ax in grid.flat[len(pixels) :]:
             ax.set_axis_off()
         for ax, sample, pair in zip(grid.flat, entry.record.samples, pixels, strict=False):
-            _cell(ax, entry, sample, pair, size, size.body / across - 0.12)
+            _cell(ax, entry, sample, pair, size, size.body / across - _BESIDE)
+
+
+def _letters(size: PictureSize, across: int) -> int:
+    """How many letters fit above a pair."""
+    return size.letters(size.body / across - _BESIDE, bold=True)
+
+
+def _turn(sample: Flag, names: Names | None, letters: int) -> str:
+    """The predicted class and the one that it flips to, below each other where they are long."""
+    turn = [index for index in (sample.predicted, sample.flips_to) if index is not None]
+    texts = [cut(class_name(index, names), letters - 2) for index in turn]
+    in_a_line = " \u2192 ".join(texts)
+    return in_a_line if len(in_a_line) <= letters else "\n\u2192 ".join(texts)
 
 
 def _cell(
@@ -441,16 +492,12 @@ def _cell(
     names = entry.run.class_names
     quantity = entry.record.quantity
     quiet(ax, pair)
-    turn = [index for index in (sample.predicted, sample.flips_to) if index is not None]
-    # an arrow separates two names
-    letters = size.letters(width, bold=True) // len(turn) - 2
-    flips = " \u2192 ".join(cut(class_name(index, names), letters) for index in turn)
     wrong = sample.is_wrong
     about = f"is {class_name(sample.label, names, 12)}, " if wrong else "id "
     # the end of an id tells files of one folder apart; digits and capitals are as wide as bold text
     letters = size.letters(width, bold=True) - len(about)
     about += cut(sample.id, max(4, letters), "beginning")
-    ax.set_title(flips, pad=3)
+    ax.set_title(_turn(sample, names, size.letters(width, bold=True)), pad=3)
     value = cut(numbers.sample_value(sample, quantity.low, quantity.high), size.letters(width))
     ax.set_xlabel(
         f"{value}\n{about}",

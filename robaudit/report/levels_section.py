@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,14 @@ from robaudit.records import json_values
 from robaudit.report import numbers
 from robaudit.report.differences import mean_changes
 from robaudit.report.legends import TURNS
+from robaudit.report.levels_overview import is_overview, overview
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import (
     Drawing,
     PictureSize,
     cut,
     few_ticks,
+    in_words,
     level_name,
     log_scale,
     paneled,
@@ -30,6 +33,7 @@ from robaudit.report.pictures.page import (
 from robaudit.report.pictures.style import ring
 from robaudit.report.sections import Entry, Section, SectionRequest
 from robaudit.report.summary_section import covered, mean_ends, mean_text
+from robaudit.report.tables import Table
 from robaudit.report.typed import (
     TEXT,
     WRITTEN,
@@ -113,13 +117,23 @@ class LevelsSection(Section[LevelCurve]):
             beside=Beside.KEYS,
         )
 
+    def page_tables(
+        self, entries: Sequence[Entry[LevelCurve]], request: SectionRequest
+    ) -> Iterable[Table]:
+        """The tables for a page, folded where an overview has their numbers."""
+        return [
+            replace(table, folded=is_overview(entries)) for table in self.tables(entries, request)
+        ]
+
     def changes(self, entries: Sequence[Entry[LevelCurve]], request: SectionRequest) -> Changes:
         """The differences of the means from the first run's."""
         return mean_changes(entries)
 
     def figure(self, entries: Sequence[Entry[LevelCurve]], request: SectionRequest) -> Drawing:
         """Robustness and accuracy against the level, a panel for each noise and measure, a line for
-        each run and result; no lines of single points."""
+        each run and result; no lines of single points. Of many noises, an overview."""
+        if is_overview(entries):
+            return overview(entries)
         named = [((entry.name, entry.record[0].key.estimator), entry.record) for entry in entries]
         names = list(dict.fromkeys(name for name, _ in named))
         shown = names[:_MOST_LINES]
@@ -147,7 +161,9 @@ class LevelsSection(Section[LevelCurve]):
             draw,
             wide=3.0,
             high=_HIGH,
-            titles=[f"{what}, {noise}" if several else what for noise, what in keys],
+            titles=[
+                f"{in_words(what)}, {noise}" if several else in_words(what) for noise, what in keys
+            ],
             styles=dict(zip(told_apart(shown), styles.values(), strict=True)),
             about=next(iter(single)) if len(single) == 1 else "",
         )
@@ -315,7 +331,11 @@ def _level_axis(ax: Axes, levels: Sequence[NoiseLevel]) -> float:
         ax.set_xlim(low / 1.5, high * 1.5)
         return low / 1.5
     ax.set_xlim(0.0, 1.04 * high)
-    few_ticks(ax.xaxis)
+    if name is LevelName.SEVERITY:
+        # There are none between.
+        ax.set_xticks(sorted({level.number for level in levels}))
+    else:
+        few_ticks(ax.xaxis)
     return 0.0
 
 

@@ -23,10 +23,11 @@ from robaudit.report.pictures.page import (
     PictureSize,
     cut,
     few_ticks,
+    in_words,
     paneled,
     percent_scale,
 )
-from robaudit.report.pictures.style import CARD, FAINT, level_colours, line_style
+from robaudit.report.pictures.style import FAINT, level_colours, line_style
 from robaudit.report.sections import ROWS, Entry, Section, SectionRequest, sections_of
 from robaudit.report.tables import Table
 from robaudit.report.typed import TEXT, WRITTEN, Beside, Changes, TypedColumn, TypedTable
@@ -122,7 +123,7 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
             shown,
             draw,
             wide=_WIDE,
-            high=_HIGH,
+            high=lambda size: _HIGH + max(map(_legend_lines, shown), default=0) * size.line,
             titles=[panel.title for panel in shown],
         )
 
@@ -198,7 +199,10 @@ def headline(run: Run) -> list[str]:
 
 def warning_lines(info: RunInfo) -> list[str]:
     """The lines that lead everything printed about a run that warned."""
-    return [printable(f"warning         {text}") for text in info.warnings]
+    first = []
+    if not info.complete:
+        first = [printable(f"so far          {info.so_far}")]
+    return [*first, *(printable(f"warning         {text}") for text in info.warnings)]
 
 
 def _accuracy(share: ShareInfo | None) -> str:
@@ -699,16 +703,20 @@ def _draw_panel(ax: Axes, panel: _Panel, size: PictureSize, width: float) -> Non
     percent_scale(ax.xaxis)
     few_ticks(ax.yaxis)
     ax.set_xlabel("images, least robust first")
-    ax.set_ylabel(cut(quantity.name, size.letters(_HIGH - 0.5)))
+    ax.set_ylabel(cut(in_words(quantity.name), size.letters(_HIGH - 0.5)))
+    # Between the title and the axes, where it covers no curve.
     ax.legend(
-        loc="best",
-        handlelength=1.2,
-        labelspacing=0.2,
-        frameon=True,
-        facecolor=CARD,
-        edgecolor="none",
-        framealpha=0.85,
+        loc="lower left", bbox_to_anchor=(-0.02, 1.0), handlelength=1.2, labelspacing=_LEGEND_SPACE
     )
+    ax.set_title(ax.get_title(loc="left"), pad=10 + _legend_lines(panel) * 72 * size.line)
+
+
+_LEGEND_SPACE = 0.2  # letters between the lines of a legend
+
+
+def _legend_lines(panel: _Panel) -> int:
+    """The number of lines in the legend of a panel."""
+    return len(_named(len(panel.lines))) if _by_level(panel) else len(panel.lines)
 
 
 def _named(levels: int) -> list[int]:

@@ -423,9 +423,7 @@ def latex(text: str) -> str:
 
 def latex_text(tables: Iterable[Table]) -> str:
     """Tables for a paper: each a tabular with the rules of the package booktabs, below its heading
-    as a comment.
-
-    The text around a table becomes comments, for the caption.
+    as a comment, for the caption, and above its footnotes in small letters.
     """
     lines = ["% needs \\usepackage{booktabs}"]
     for table in map(Table.without_details, tables):
@@ -437,7 +435,11 @@ def latex_text(tables: Iterable[Table]) -> str:
             lines += [_latex_row(cell.text for cell in row) for row in table.rows]
             lines += [r"\bottomrule", r"\end{tabular}"]
         below = [*(cell.text for cell in table.conclusions), *table.notes]
-        lines += [f"% {printable(text)}" for text in below]
+        if below and table.columns:
+            notes = " ".join(map(latex, below))
+            lines.append(rf"\par\smallskip\noindent{{\footnotesize {notes}\par}}")
+        else:
+            lines += [f"% {printable(text)}" for text in below]
         lines.append("")
     return "\n".join(lines)
 

@@ -10,7 +10,7 @@ import json
 import re
 import stat
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from pydantic import ValidationInfo
 
 from robaudit.files import expanded
 from robaudit.spec.fields import unquoted
-from robaudit.text import distinct
+from robaudit.text import distinct, first_synonyms
 
 IMAGENET = "imagenet"
 """The class names of ImageNet, by its name instead of a file."""
@@ -72,7 +72,7 @@ def read_class_names(value: object, info: ValidationInfo) -> object:
     if not all(matches):
         return distinct(names)
     synsets = [match[1] for match in matches if match]
-    return _first_synonyms([match[2] for match in matches if match], synsets)
+    return first_synonyms([match[2] for match in matches if match], synsets)
 
 
 def read_class_ids(value: object, info: ValidationInfo) -> object:
@@ -143,20 +143,6 @@ def _read(value: str, info: ValidationInfo, what: str = "names") -> tuple[Path, 
 def _lines(text: str) -> list[str]:
     """The stripped lines of a text, without empty ones at its ends."""
     return [line.strip() for line in text.strip().splitlines()]
-
-
-def _first_synonyms(names: Sequence[str], synsets: Sequence[str]) -> tuple[str, ...]:
-    """The first synonym of each class; all of its synonyms where the first is not unique.
-
-    The synset is added where they are not unique either: ImageNet has two classes whose only name
-    is crane.
-    """
-    shorts = [name.split(",", 1)[0].strip() for name in names]
-    times = Counter(shorts)
-    chosen = [
-        short if times[short] == 1 else name for short, name in zip(shorts, names, strict=True)
-    ]
-    return distinct(chosen, synsets)
 
 
 def _from_json(text: str) -> list[str]:

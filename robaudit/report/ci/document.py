@@ -67,7 +67,7 @@ class Subject(Record):
             identity=info.identity,
             robaudit=info.versions.get("robaudit"),
             against=against,
-            warnings=tuple(info.warnings),
+            warnings=tuple(info.notices),
             skipped=info.totals.skipped,
             left_out=left_out or {},
         )

@@ -30,6 +30,7 @@ from robaudit.stats.class_differences import ClassBias
 from robaudit.stats.flags import Flagged
 from robaudit.stats.summary import GroupSummary, summary_of
 
+_FIRST = (FLAGGED, LEVELS)
 _FEW = 6  # least robust samples, shown even if none of them is flagged
 
 
@@ -159,12 +160,16 @@ def _has_other_classes(first: Run, run: Run) -> bool:
 
 
 def _in_order() -> dict[str, Section[Any]]:
-    """The sections of a page. Accuracy and robustness by noise level are first: they are the
-    answer, and everything else explains it."""
+    """The sections of a page, after the verdict: first the worst images, which a reader looks for;
+    then accuracy and robustness by noise level."""
     kinds = kinds_of_picture()
     sections = {name: section for name, section in working_sections().items() if name in kinds}
-    order = sorted(sections, key=lambda name: (name != LEVELS, sections[name].place))
+    order = sorted(sections, key=lambda name: (_rank(name), sections[name].place))
     return {name: sections[name] for name in order}
+
+
+def _rank(name: str) -> int:
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST)
 
 
 def _view(

@@ -102,7 +102,7 @@ def _value_text(decision: Mapping[str, Any]) -> str:
     if is_exact or not (texts["lower"] or texts["upper"]):
         return value
     ends = f"[{texts['lower'] or '...'}, {texts['upper'] or '...'}]"
-    return f"{value} {ends} ({100 * decision['confidence']:.6g}%)"
+    return f"{value} {ends} ({100 * decision['confidence']:.4g}%)"
 
 
 def _provenance(info: RunInfo, path: str) -> Iterator[tuple[str, str]]:

@@ -45,7 +45,7 @@ def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
     yield f"# {markdown(clipped(heading, _LONGEST_LINE))}"
     for view in views:
         name = f"{view.name}: " if len(views) > 1 else ""
-        for warning in view.run.info.warnings[:_MOST_WARNINGS]:
+        for warning in view.run.info.notices[:_MOST_WARNINGS]:
             yield f"**Warning:** {markdown(clipped(name + warning, _LONGEST_LINE))}"
         if gates := gate_line(view)[1]:
             yield f"**{markdown(name + gates)}**"

@@ -63,7 +63,7 @@ def _run(content: Content, view: RunView) -> dict[str, Any]:
     """The part of the template about a run."""
     return {
         "name": view.name if len(content.views) > 1 else "",
-        "warnings": view.run.info.warnings,
+        "warnings": view.run.info.notices,
         "sentence": sentence(view),
         "flags": flag_sentence(content, view),
         "gates": gate_line(view),

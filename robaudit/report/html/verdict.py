@@ -218,13 +218,11 @@ def flag_rule(flagged: Flagged) -> str:
 
 
 def worst_class(bias: ClassBias) -> ClassStats | None:
-    """The least robust class, of those with two images or more."""
-    # one image is no class: its mean may be anything
-    tested = [stats for stats in bias.classes if stats.images > 1]
-    if len(tested) < 2:
+    """The least robust class, of those that are compared."""
+    if len(bias.compared) < 2:
         return None
     worst = min if bias.quantity.higher_is_better else max
-    return worst(tested, key=lambda stats: stats.mean.value)
+    return worst(bias.compared, key=lambda stats: stats.mean.value)
 
 
 def _class_text(stats: ClassStats) -> str:

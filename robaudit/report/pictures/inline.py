@@ -12,7 +12,7 @@ from robaudit.report.pictures.page import Drawing, PictureSize
 from robaudit.report.pictures.style import CARD, FAINT, GRID, INK
 from robaudit.text import printable
 
-_SIZE = PictureSize(width=6.6, points=10.0, title=True, caption=False)
+_SIZE = PictureSize(width=9.6, points=10.0, title=True, caption=False)
 _VARIABLES = {
     colour: f"var(--{name}, {colour})"
     for name, colour in (("card", CARD), ("ink", INK), ("faint", FAINT), ("grid", GRID))

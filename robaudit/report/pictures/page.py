@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from robaudit.quantities import P_ROBUST
 from robaudit.report.pictures.style import FAINT, line_style
 from robaudit.text import printable
 
@@ -287,6 +288,11 @@ def _number(value: float, _: object) -> str:
     if 1e6 <= value < 1e9:
         return f"{value / 1e6:g}M"
     return f"{value / 1e3:g}k" if 1e4 <= value < 1e6 else f"{value:g}"
+
+
+def in_words(quantity: str) -> str:
+    """The name of a quantity in a picture: plain words for the one that most pictures show."""
+    return "robustness" if quantity == P_ROBUST.name else quantity
 
 
 def level_name(name: str) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Inline pictures replace the first four by variables of the page, which may be dark.
-CARD = "#fcfcfa"
+CARD = "#ffffff"
 INK = "#22262b"
 FAINT = "#5b626b"
 GRID = "#e4e6e8"

@@ -150,7 +150,7 @@ def test_latex_and_markdown_are_the_same_table() -> None:
         r"{}[c] & \textasciitilde{}2 \\",
         r"\bottomrule",
         r"\end{tabular}",
-        r"% how\nto read",
+        r"\par\smallskip\noindent{\footnotesize how\textbackslash{}nto read\par}",
     ]
     assert markdown_text([table]).splitlines()[:4] == [
         "### 50 % &amp; more",
@@ -207,13 +207,32 @@ def test_the_bias_table_names_the_classes_and_the_verdict() -> None:
     assert "significant, p < 0.001 (permuting the class labels" in " ".join(lines)
 
 
-def test_a_single_image_is_in_brackets_and_explained() -> None:
-    lines = shown(bias_table(class_bias(mc(11))), 100)
-    assert sum("(" in line and ")" in line and line[:1].isdigit() for line in lines) == 9
-    assert any("a single image: shown with its own interval" in line for line in lines)
+def test_classes_of_a_single_image_are_counted_and_left_out() -> None:
+    bias = class_bias(mc(12))
+    lines = shown(bias_table(bias), 100)
+    assert [line.split()[:2] for line in lines if line[:1].isdigit()][:2] == [
+        ["1", "2"],
+        ["0", "2"],
+    ]
+    values = [stats.mean.value for stats in bias.classes if stats.images == 1]
+    mean = sum(values) / len(values)
+    note = f"8 classes have a single image each (mean {mean:.3f}) and are not shown"
+    assert any(line.startswith(note) for line in lines)
+    entry = Entry("run", hand_made(mc(12)), bias)
+    assert len(list(section_of("classes").lines(entry, SectionRequest()))) == 10
 
 
-def test_a_class_of_one_image_has_the_same_interval_in_the_figure() -> None:
+def test_a_page_says_in_a_sentence_that_no_class_has_two_images() -> None:
+    section = section_of("classes")
+    entries = section.find([hand_made(mc(9))], SectionRequest())
+    (table,) = section.shown(entries, SectionRequest(), page=True)
+    assert not table.columns
+    assert table.notes == (
+        "No two of the 9 classes have two images or more, so none is compared with others.",
+    )
+
+
+def test_the_figure_has_the_means_of_the_table() -> None:
     pytest.importorskip("matplotlib")
     from robaudit.report.pictures.kinds import drawing_of, figure_of, size_of
 
@@ -223,10 +242,14 @@ def test_a_class_of_one_image_has_the_same_interval_in_the_figure() -> None:
     )
     run = hand_made([*mc(20), alone])
     (bias,) = section_of("classes").records(run, SectionRequest())
-    table = next(line for line in shown(bias_table(bias), 160) if line.startswith("11 "))
-    assert "(0.000 [0.000, 0.037])" in table
+    lines = [line for line in shown(bias_table(bias), 160) if line[:1].isdigit()]
+    means = [" ".join(line.split()[2:5]) for line in lines if line.split()[1] == "2"]
+    assert len(means) == 10
     figure = figure_of(drawing_of("classes", [run], SectionRequest()), size_of(7.0))
-    assert "0.000 [0.000, 0.037], n 1" in texts(figure)
+    drawn = [text.removesuffix(", n 2") for text in texts(figure) if text.endswith(", n 2")]
+    assert set(drawn) == set(means)
+    assert not any("n 1" in text for text in texts(figure) if text.endswith("n 1"))
+    assert any("1 class has a single image (value 0.000)" in text for text in texts(figure))
 
 
 def test_a_single_image_has_its_own_interval_everywhere() -> None:
@@ -435,3 +458,10 @@ def test_a_mean_with_bounds_is_one_and_quantiles_are_what_is_known() -> None:
         text = "\n".join(shown(tables, 120))
         assert all(words in text for words in ("power of ten", "lower is better", "<= "))
         assert not any(words in text for words in ("< 0.5", "< 0.9", "~"))
+
+
+def test_a_page_of_a_single_image_is_of_one_class() -> None:
+    section = section_of("classes")
+    entries = section.find([hand_made(mc(1))], SectionRequest())
+    (table,) = section.shown(entries, SectionRequest(), page=True)
+    assert table.notes == ("All images are of one class.",)

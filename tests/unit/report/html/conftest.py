@@ -11,7 +11,8 @@ from robaudit import audit, load_spec
 from robaudit.files import json_bytes, sealed
 from robaudit.report.html.content import Content, gather
 from robaudit.report.html.render import page
-from robaudit.runs.run import Run, read_run
+from robaudit.runs.run import Run
+from robaudit.stats.reading import read_run
 from tests.specs import digits, read_info, save_npz, write
 from tests.unit.report.html.tools import HOSTILE
 

@@ -85,9 +85,13 @@ def test_names_from_data_stay_text(html: str) -> None:
 def test_every_sample_and_the_provenance_are_there(content: Content, html: str) -> None:
     found = Page.of(html)
     (view,) = content.views
+    listed_samples = 0
     for flagged in content.flagged(view):
-        assert f"{flagged.beyond} of {flagged.total} samples are below 0.5" in found.text("flagged")
-    assert listed(found) == sum(len(flagged.samples) for flagged in content.flagged(view))
+        if flagged.beyond:
+            count = f"{flagged.beyond} of {flagged.total} samples are below 0.5"
+            assert count in found.text("flagged")
+            listed_samples += len(flagged.samples)
+    assert listed(found) == listed_samples
     assert view.run.info.model.sha256 in found.text("made")
     clean = known(view.run.info.clean_accuracy)
     assert numbers.with_percents(clean.value, clean.lower, clean.upper) in found.text("verdict")
@@ -100,7 +104,7 @@ def test_the_first_estimator_with_intervals_is_shown(content: Content, html: str
     found = Page.of(html)
     assert found.count("image") > 4
     ids = [attributes["id"] for tag, attributes in found.tags if tag == "section"]
-    assert ids == ["verdict", "levels", "summary", "classes", "confusion", "flagged", "made"]
+    assert ids == ["verdict", "flagged", "levels", "summary", "classes", "confusion", "made"]
     for bias in content.biases(view):
         assert gap_sentence(bias) in found.text("classes")
 
@@ -142,7 +146,7 @@ def test_several_runs_are_side_by_side_in_every_section(run: Run, without_pictur
 
 
 def test_much_is_folded(without_pictures: None) -> None:
-    """Of more than three lists the others."""
+    """The lists of other results than the one that is drawn."""
     many = gather(
         [
             hand_made(
@@ -158,7 +162,7 @@ def test_much_is_folded(without_pictures: None) -> None:
     assert found.open == []
     part = many.part("flagged")
     assert part is not None
-    assert [table.folded for table in part.tables] == [False] * 3 + [True] * 2
+    assert [table.folded for table in part.tables] == [False] + [True] * 4
     assert found.text("flagged").count("Least robust first:") == 5
 
 
@@ -349,3 +353,24 @@ def test_what_is_not_known_is_a_dash() -> None:
     assert facts.decision_table([{**DECISION, **exact}]).rows[0][2].text == "0.8533", (
         "the ends of an exact value are not rounded outwards"
     )
+
+
+def test_the_worst_images_come_first_from_the_result_with_the_most_flagged() -> None:
+    made = hand_made(
+        [
+            *rows([0.2] + [0.8] * 11, level=0.1),
+            *rows([0.9] * 12, level=0.2),
+            *rows([0.2] * 12, noise="uniform", level=0.1),
+        ]
+    )
+    content = gather([made])
+    assert [part.name for part in content.parts][:2] == ["flagged", "levels"]
+    first, rest, other, note = known(content.part("flagged")).tables
+    assert (first.heading, len(first.rows), first.folded) == ("mc at uniform sigma 0.1", 8, False)
+    assert (rest.heading, len(rest.rows), rest.folded) == (
+        "mc at uniform sigma 0.1: images 9 to 12",
+        4,
+        True,
+    )
+    assert (other.heading, other.folded) == ("mc at sigma 0.1", True)
+    assert note.notes == ("No sample is flagged in 1 other result.",)

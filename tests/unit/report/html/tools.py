@@ -109,7 +109,10 @@ class Page(HTMLParser):
         if tag == "section":
             self._sections.append(dict(attrs).get("id") or "")
         elif tag == "table":
-            self._lines = self.tables[dict(attrs).get("aria-label") or ""] = []
+            caption = dict(attrs).get("aria-label") or ""
+            if caption in self.tables:  # sections may have tables of the same result
+                self.tables[f"{caption} (earlier)"] = self.tables[caption]
+            self._lines = self.tables[caption] = []
         elif tag == "tr":
             self._lines.append([])
         elif tag in ("th", "td"):

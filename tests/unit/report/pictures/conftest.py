@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from robaudit import audit
-from robaudit.runs.run import Run, read_run
+from robaudit.runs.run import Run
+from robaudit.stats.reading import read_run
 from tests.specs import digits, write
 
 LEVELS = [0.5, 1.0, 2.0, 4.0, 8.0]

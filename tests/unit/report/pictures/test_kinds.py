@@ -8,6 +8,7 @@ import warnings
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as Xml
 
 import numpy as np
@@ -31,6 +32,8 @@ from robaudit.stats.flags import Certainty
 from tests.golden import Golden
 from tests.infos import changed
 from tests.specs import digits, write
+from tests.unit.engine.tools import known
+from tests.unit.report.html.tools import hand_made, rows
 from tests.unit.report.pictures.made import HOSTILE, texts, unreadable
 
 pytest.importorskip("matplotlib")
@@ -248,3 +251,59 @@ def test_refusals(made: Run, monkeypatch: pytest.MonkeyPatch, golden: Golden) ->
     with pytest.raises(RobauditError) as error:
         inline("scores", drawing)
     golden(error.value)
+
+
+def test_many_noises_are_one_overview() -> None:
+    made = hand_made(
+        [
+            row
+            for noise in ("gaussian", "uniform", "laplace")
+            for level in (0.1, 0.2)
+            for row in rows([0.25, 0.75], noise=noise, level=level)
+        ]
+    )
+    figure = figure_of(drawing_of("levels", [made], SectionRequest()), size_of(7.0))
+    drawn = texts(figure)
+    assert [name for name in ("gaussian", "uniform", "laplace") if name in drawn] == [
+        "gaussian",
+        "uniform",
+        "laplace",
+    ]
+    assert sum(text.startswith("sigma 0.") for text in drawn) >= 4
+    assert "0.500" in drawn
+    # Fewer noises are curves.
+    two = drawing_of("levels", [made], SectionRequest(levels=LevelChoice(noises=("gaussian",))))
+    assert "0.500" not in texts(figure_of(two, size_of(7.0)))
+
+
+def test_the_legend_of_the_summary_is_above_the_curves() -> None:
+    run = hand_made([*rows([0.2, 0.9], level=0.1), *rows([0.1, 0.8], level=0.2)])
+    figure = figure_of(drawing_of("summary", [run], SectionRequest()), size_of(7.0))
+    (ax,) = figure.axes
+    from matplotlib.text import Text
+
+    legend = known(ax.get_legend()).get_window_extent()
+    assert legend.y0 >= ax.get_window_extent().y1
+    (title,) = [
+        child
+        for child in ax.get_children()
+        if isinstance(child, Text) and child.get_text() == ax.get_title(loc="left")
+    ]
+    assert title.get_window_extent().y0 >= legend.y1 - 1
+    assert "robustness" in texts(figure)
+
+
+def test_severities_are_the_ticks() -> None:
+    severities: dict[str, Any] = {"noise": "fog", "level_name": "severity"}
+    run = hand_made([row for at in (1.0, 3.0, 5.0) for row in rows([0.2], level=at, **severities)])
+    figure = figure_of(drawing_of("levels", [run], SectionRequest()), size_of(7.0))
+    assert list(figure.axes[0].get_xticks()) == [1.0, 3.0, 5.0]
+
+
+def test_long_names_of_flagged_images_are_below_each_other(made: Run) -> None:
+    names = [f"a class with a long name {i}" for i in range(10)]
+    run = replace(made, info=changed(made.info, data={"class_names": names}))
+    figure = figure_of(drawing_of("flagged", [run], SectionRequest(bottom=4)), size_of(7.0))
+    titles = [text for text in texts(figure) if "\u2192" in text]
+    assert titles
+    assert all("\n\u2192 a class" in text for text in titles)

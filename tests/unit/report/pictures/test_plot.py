@@ -18,7 +18,8 @@ from robaudit.report.pictures.kinds import drawing_of, figure_of
 from robaudit.report.pictures.page import PictureSize
 from robaudit.report.sections import SectionRequest
 from robaudit.results import Votes
-from robaudit.runs.run import Run, read_run
+from robaudit.runs.run import Run
+from robaudit.stats.reading import read_run
 from tests.conftest import RunCli
 from tests.golden import Golden
 from tests.specs import digits, tree, write
