@@ -15,6 +15,8 @@ from robaudit.plugins import reference
 from robaudit.settings import RUNNING, SPEC
 
 if TYPE_CHECKING:
+    from robaudit.auditing.first_audit import FirstAudit
+    from robaudit.spec.first_spec import Given
     from robaudit.spec.model import AuditSpec
 
 _MODEL = "Model and data"
@@ -84,13 +86,23 @@ def init(
         ),
     ] = None,
     limit: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="How many images to audit."),
-    ] = 500,
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            rich_help_panel=SPEC,
+            help="How many images to audit. Default: 500, or what takes about ten minutes.",
+        ),
+    ] = None,
     draws: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="Noisy copies of each image."),
-    ] = 1000,
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            rich_help_panel=SPEC,
+            help="Noisy copies of each image. Default: 1000, or what takes about ten minutes.",
+        ),
+    ] = None,
     samples: Annotated[
         int | None, typer.Option(min=1, hidden=True, help="The former name of --draws.")
     ] = None,
@@ -118,6 +130,9 @@ def init(
     """Write a first spec, after trying the model on the data: clean accuracy, pixel range,
     normalisation, time of an audit.
 
+    Images and draws are as many as this machine computes in about ten minutes, at most 500 and
+    1000.
+
     A class of your own (module:Class) needs --trust.
 
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
@@ -125,7 +140,13 @@ def init(
     from robaudit.cli.console import say
     from robaudit.cli.output_streams import emit
     from robaudit.files import write_atomically
-    from robaudit.spec.first_spec import dataset_section, levels
+    from robaudit.spec.first_spec import (
+        MOST_DRAWS,
+        MOST_IMAGES,
+        dataset_section,
+        levels,
+        spec_text,
+    )
     from robaudit.spec.read import apply_setting
     from robaudit.spec.skipping import on_error_of
 
@@ -133,7 +154,9 @@ def init(
     base = _folder_of(spec, force=force)
     # The model comes first: its own files may say the rest.
     section, source = _model_section(_known_file(model, base), architecture, base)
-    dataset = dataset_section(data, base, limit)
+    draws = samples or draws
+    given = _given(limit, draws, set_ or ())
+    dataset = dataset_section(data, base, limit or MOST_IMAGES)
     dataset |= {key: side for key, side in (("resize", resize), ("crop", crop)) if side}
     section |= _normalisation(normalise, known=bool(source))
     chosen_levels = levels(sigma)
@@ -142,7 +165,7 @@ def init(
         "model": section,
         "dataset": dataset,
         "noise": {"sigma": chosen_levels},
-        "estimators": [{reference(): {"draws": draws if samples is None else samples}}],
+        "estimators": [{reference(): {"draws": draws or MOST_DRAWS}}],
     }
     if least is not None:
         document["gates"] = [f"mean(sigma={level}) >= {least!r}" for level in chosen_levels]
@@ -150,10 +173,15 @@ def init(
     for setting in set_ or ():
         apply_setting(document, setting)
     # Paths in a spec are relative to its folder.
-    text, written = _spec_text(spec, document, source.replace(f"{base}/", ""), limit)
+    source = source.replace(f"{base}/", "")
+    written = _valid(spec, document, source)
     _check_levels(written)
+    about_draws = ""
     if not no_check:
-        _check(written, trust=trust, skip_bad=errors != "stop")
+        first = _tried(written, given, trust=trust, skip_bad=errors != "stop")
+        about_draws = first.comment
+        _set_size(document, first)
+    text = spec_text(document, source, about_draws)
     write_atomically(spec, text.encode())
     say(f"wrote {spec}")
     command = f"robaudit estimate {spec}{' --trust' if trust else ''}"
@@ -200,16 +228,41 @@ def _normalisation(name: str | None, *, known: bool) -> dict[str, Sequence[float
     return {"mean": list(mean), "std": list(std)}
 
 
-def _spec_text(
-    spec: Path, document: dict[str, Any], source: str, limit: int
-) -> tuple[str, AuditSpec]:
-    """The text of the spec, and the spec that an audit would read from it.
+def _given(limit: int | None, draws: int | None, settings: Sequence[str]) -> Given:
+    """Which numbers the user gives, by their options or with ``--set``."""
+    from robaudit.spec.first_spec import Given
+
+    keys = [setting.partition("=")[0].strip() for setting in settings]
+    of_images = {"dataset", "dataset.limit", "dataset.sample", "dataset.sample.size", "dataset.ids"}
+    sets_images = not of_images.isdisjoint(keys)
+    # The name before it may be the estimator's own label; "samples" is the former name.
+    sets_draws = any(key.endswith((".draws", ".samples")) for key in keys)
+    replaces_estimators = any(key.startswith("estimators") for key in keys)
+    return Given(
+        images=limit is not None or sets_images,
+        draws=draws is not None or sets_draws or replaces_estimators,
+    )
+
+
+def _set_size(document: dict[str, Any], first: FirstAudit) -> None:
+    """Write the numbers that are proposed into the document, and leave the user's own."""
+    if first.draws is not None:
+        document["estimators"][0][reference()]["draws"] = first.draws
+    if first.images is not None:
+        dataset = document["dataset"]
+        if "limit" in dataset:
+            dataset["limit"] = first.images
+        else:
+            dataset["sample"] = {**dataset.get("sample", {}), "size": first.images}
+
+
+def _valid(spec: Path, document: dict[str, Any], source: str) -> AuditSpec:
+    """The spec that an audit would read from the document.
 
     Args:
         spec: the file, for messages.
         document: the sections; a random subset of all images is removed.
         source: the model's own files that complete the ``model`` section, or ''.
-        limit: the size of a random subset.
 
     Raises:
         RobauditError: the spec is not valid, or the data cannot be read.
@@ -219,12 +272,11 @@ def _spec_text(
 
     # Read before anything is written, so that no invalid spec is ever on disk.
     written = load_spec(spec, text=spec_text(document))
-    dataset = document["dataset"]
-    if "sample" in dataset and _count_images(written) <= limit:
+    sample = written.dataset.sample
+    if sample is not None and _count_images(written) <= sample.size:
         # The subset would be all of them.
-        del dataset["sample"]
-    text = spec_text(document, source)
-    return text, load_spec(spec, text=text)
+        del document["dataset"]["sample"]
+    return load_spec(spec, text=spec_text(document, source))
 
 
 def _known_file(text: str, base: Path) -> str:
@@ -341,14 +393,16 @@ def _check_levels(spec: AuditSpec) -> None:
     accepted(level_findings(on_input, pixels, ""), as_given=spec.run.as_given)
 
 
-def _check(spec: AuditSpec, *, trust: bool, skip_bad: bool) -> None:
-    """Load and check the model and the data as an audit would, and report the result.
+def _tried(spec: AuditSpec, given: Given, *, trust: bool, skip_bad: bool) -> FirstAudit:
+    """Load and check the model and the data as an audit would, report the result, and propose a
+    first audit for this machine.
 
     Raises:
         RobauditError: an audit would refuse them; a line before it says that nothing was written.
     """
     from robaudit.auditing.environment import pick_device
     from robaudit.auditing.expected import measure_speed
+    from robaudit.auditing.first_audit import first_audit
     from robaudit.auditing.prepare import Request, prepare
     from robaudit.cli.console import Reporter, say
     from robaudit.models.pretrained import filled
@@ -361,6 +415,7 @@ def _check(spec: AuditSpec, *, trust: bool, skip_bad: bool) -> None:
         except RobauditError:
             say("nothing was written; to edit the spec by hand, write it with --no-check")
             raise
-        speed = measure_speed(ready)
-        images = [len(ready.data)] * len(ready.tasks)
-        reporter.note(speed.expected(ready.tasks, images).text)
+        first = first_audit(ready.spec, len(ready.data), measure_speed(ready), given)
+        for note in first.notes:
+            reporter.note(note)
+    return first

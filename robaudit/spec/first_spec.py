@@ -7,6 +7,7 @@ import os
 import re
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from glob import has_magic
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,25 @@ from robaudit.files import expanded
 from robaudit.spec.fields import level
 from robaudit.spec.model import recognised
 from robaudit.spec.presets import NORMALISATIONS
+
+MOST_IMAGES = 500
+"""The images of a first audit, unless the machine is too slow or the user gives a number."""
+MOST_DRAWS = 1000
+"""The noisy copies of each image, likewise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Which numbers of a first audit the user gives; the others are chosen by the machine's speed.
+
+    Attributes:
+        images: the number of images.
+        draws: the number of draws.
+    """
+
+    images: bool
+    draws: bool
+
 
 _EMBEDDED = "digits"  # the data set of the package itself
 _TITLE = "# What robaudit audits; for all keys see docs/spec.md or robaudit list schema"
@@ -119,7 +139,7 @@ def levels(text: str) -> list[float | str]:
     return numbers
 
 
-def spec_text(document: Mapping[str, Any], source: str = "") -> str:
+def spec_text(document: Mapping[str, Any], source: str = "", about_draws: str = "") -> str:
     """The YAML text of a spec, with comments.
 
     Values are in YAML's JSON subset, so that no text can break out of its quotes.
@@ -128,10 +148,13 @@ def spec_text(document: Mapping[str, Any], source: str = "") -> str:
         document: the sections.
         source: the model's own files that supply the rest of its section and of the data set's;
             empty: none.
+        about_draws: a comment on the number of draws; empty: none.
     """
     lines = [_TITLE]
     for name, section in document.items():
         lines.append(f"{name}:")
+        if name == "estimators" and about_draws:
+            lines.append(f"  # {about_draws}")
         if isinstance(section, Mapping):
             lines += [f"  {key}: {_value(value)}" for key, value in section.items()]
         else:

@@ -10,18 +10,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from robaudit.auditing import expected
+from robaudit.auditing.expected import Speed
 from robaudit.spec.first_spec import spec_text
+from robaudit.spec.model import SampleSpec
 from robaudit.spec.read import load_spec
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.golden import Golden
 from tests.specs import WEIGHTS, save_npz
 
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is fast enough for all draws."""
+    at_speed(monkeypatch, 100_000.0)
+
+
+MEASURED = expected.measure_speed
+
+
+def at_speed(monkeypatch: pytest.MonkeyPatch, rate: float) -> None:
+    monkeypatch.setattr(expected, "measure_speed", lambda _: Speed(rate, 10))
+
+
 MODEL = ("--model", str(WEIGHTS), "--architecture", "robaudit:digits_cnn")
 DIGITS = ("--data", "digits")
 
 
-def test_a_spec_that_runs(tmp_path: Path, run_cli: RunCli, golden: Golden) -> None:
+def test_a_spec_that_runs(
+    tmp_path: Path, run_cli: RunCli, golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the measured speed, which given numbers do not depend on."""
+    monkeypatch.setattr(expected, "measure_speed", MEASURED)
     code, out, err = run_cli(
         "init",
         *MODEL,
@@ -183,6 +204,92 @@ def test_any_key_can_be_set(tmp_path: Path, run_cli: RunCli) -> None:
     found = load_spec(tmp_path / "audit.yaml")
     assert (found.estimators[0].options, found.run.seed) == ({"draws": 7}, 3)
     assert load_spec(tmp_path / "audit.yaml").dataset.class_names == tuple("abcdefghij")
+
+
+def size_of(path: Path) -> tuple[int | None, int]:
+    """The number of images of a spec, None for all, and its draws."""
+    spec = load_spec(path)
+    sample = spec.dataset.sample
+    images = spec.dataset.limit if sample is None else sample.size
+    return images, spec.estimators[0].options["draws"]
+
+
+def test_a_slow_network_takes_fewer_draws(
+    tmp_path: Path, run_cli: RunCli, golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_speed(monkeypatch, 38.0)
+    done = run_cli("init", *MODEL, *DIGITS, "--gate", "0.9")
+    assert done.code == 0, done.err
+    golden.lines(done.err, "note: about")
+    golden.lines(done.err, "note: if")
+    assert done.out.startswith("next: robaudit estimate audit.yaml, then robaudit gate RUN")
+    assert size_of(tmp_path / "audit.yaml") == (500, 16)
+    lines = (tmp_path / "audit.yaml").read_text().splitlines()
+    golden(lines[lines.index("estimators:") + 1])
+
+
+SIZES: dict[str, tuple[list[str], tuple[int, int]]] = {
+    "nothing": ([], (150, 8)),
+    "the images": (["--limit", "400"], (400, 2)),
+    "a setting of the images": (["--set", "dataset.limit=400"], (400, 2)),
+    "the draws": (["--draws", "30"], (100, 30)),
+    "the draws by their former name": (["--samples", "30"], (100, 30)),
+    "a setting of the draws": (["--set", "mc.draws=1000"], (100, 1000)),
+    "a setting of the estimators": (["--set", "estimators=[{mc: {draws: 30}}]"], (100, 30)),
+    "a setting by its label": (
+        ["--set", "mc.label=copies", "--set", "copies.draws=30"],
+        (100, 30),
+    ),
+    "another setting": (["--set", "mc.label=copies"], (150, 8)),
+    "both": (["--limit", "400", "--draws", "30"], (400, 30)),
+    "no speed": (["--no-check"], (500, 1000)),
+}
+
+
+@pytest.mark.parametrize(("options", "size"), SIZES.values(), ids=list(SIZES))
+def test_given_numbers_stay(
+    options: list[str],
+    size: tuple[int, int],
+    tmp_path: Path,
+    run_cli: RunCli,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at_speed(monkeypatch, 4.5)
+    done = run_cli("init", *MODEL, *DIGITS, *options)
+    assert done.code == 0, done.err
+    assert size_of(tmp_path / "audit.yaml") == size
+
+
+def grey_images(folder: Path, number: int) -> Path:
+    """A folder of images by class."""
+    for index in range(number):
+        path = folder / "grey" / str(index % 10) / f"{index:03}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), index % 256).save(path)
+    return folder / "grey"
+
+
+def test_fewer_images_of_a_folder_are_a_random_part(
+    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_speed(monkeypatch, 0.5)
+    grey = ("--data", grey_images(tmp_path, 520), "--set", "dataset.channels=1")
+    done = run_cli("init", *MODEL, *grey, "--set", "dataset.sample.seed=3")
+    assert done.code == 0, done.err
+    assert size_of(tmp_path / "audit.yaml") == (100, 1)
+    assert load_spec(tmp_path / "audit.yaml").dataset.sample == SampleSpec(size=100, seed=3)
+
+
+def test_all_images_of_a_folder_need_no_subset(
+    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grey = ("--data", grey_images(tmp_path, 120), "--set", "dataset.channels=1")
+    at_speed(monkeypatch, 4.5)
+    assert run_cli("init", *MODEL, *grey).code == 0
+    assert size_of(tmp_path / "audit.yaml") == (None, 8)
+    own = ("--set", "dataset.sample.size=50", "--force")
+    assert run_cli("init", *MODEL, *grey, *own).code == 0
+    assert size_of(tmp_path / "audit.yaml") == (50, 16)
 
 
 CODE = """
