@@ -111,6 +111,10 @@ class NothingLeftError(RobauditError):
     exit_code = 5
 
 
+class NoResultsYetError(RunError):
+    """A run has begun, and nothing of it is on disk."""
+
+
 class AnotherRunError(RunError):
     """The folder holds a run with other weights, data or noise, which this run cannot continue."""
 

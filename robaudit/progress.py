@@ -38,8 +38,8 @@ SECONDS_BETWEEN_LINES = 30.0
 _NARROW = 50  # columns; a narrower terminal has no room for counts beside the bar
 # Columns of the activity's name, and of everything beside it.
 _NARROWEST_NAME = 12
-_WIDEST_NAME = 32
-_BESIDE_NAME = 48
+_WIDEST_NAME = 80
+_BESIDE_NAME = 42
 # Seconds over which the speed of an audit is averaged. Rich's default is 30 seconds, which a single
 # chunk may take.
 _SPEED_WINDOW = 600.0
@@ -62,12 +62,19 @@ class Listener:
     def begin(self, total: int, done: int) -> None:
         """The audit of ``total`` samples starts; ``done`` of them are already on disk."""
 
+    def round(self, draws: int, most: int, done: int) -> None:
+        """A round starts, after which all samples have ``draws`` of ``most`` copies (0: no
+        estimator takes copies in rounds); ``done`` samples have them already."""
+
+    def found(self, estimate: str, gate: str) -> None:
+        """Receive the estimate after a round, and the state of the first gate, if there is one."""
+
     def working(self, share: float) -> None:
         """Receive the share of the session's work that is done, by expected cost; called often,
         also between writes."""
 
     def advance(self, samples: int) -> None:
-        """Receive the number of further samples on disk."""
+        """Receive the number of further samples on disk in this round."""
 
     def end(self) -> None:
         """The audit is over, finished or not."""
@@ -105,8 +112,12 @@ class AuditProgress:
     ) -> None:
         self.total = total
         self.done = done
+        self._at_start = done
         self._before = done
         self._what = ""
+        self._copies = ""
+        self._found = ""
+        self._is_last_round = True
         self._unit = unit
         self._clock = clock
         self._last = float("-inf")
@@ -123,11 +134,26 @@ class AuditProgress:
     def doing(self, what: str) -> None:
         """Set the current activity."""
         self._what = what
-        self._display.update(self._id, description=what)
+        self._display.update(self._id, description=self._found or what)
+
+    def round(self, draws: int, most: int, done: int) -> None:
+        """Start a round: the numbers count its samples."""
+        self.done = done
+        self._before = done
+        self._is_last_round = draws == most
+        self._copies = f"{draws:,} of {most:,} copies" if most > 1 else ""
+        self._display.update(self._id, samples=self._samples(), rate="")
+
+    def found(self, estimate: str, gate: str) -> None:
+        """Set the estimate after a round, and the state of a gate; the bar shows them in place of
+        the activity."""
+        after = f"{estimate} after {self._copies}" if self._copies else estimate
+        self._found = "; ".join(filter(None, [after, gate])) if estimate else ""
+        self._display.update(self._id, description=self._found or self._what)
 
     def working(self, share: float) -> None:
         """Set the share of the session's work that is done; it never decreases."""
-        completed = self._before + min(share, 1.0) * (self.total - self._before)
+        completed = self._at_start + min(share, 1.0) * (self.total - self._at_start)
         now = self._clock()
         # Batches may take milliseconds: an update for each would slow the audit.
         is_due = completed >= self.total or now - self._last >= _SECONDS_BETWEEN_UPDATES
@@ -138,9 +164,14 @@ class AuditProgress:
     def advance(self, samples: int) -> None:
         """Count further samples on disk."""
         self.done += samples
-        if self.done >= self.total:
+        if self.is_done:
             self._display.update(self._id, completed=self.total)
         self._display.update(self._id, samples=self._samples(), rate=self.rate())
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all samples are on disk, in the last round."""
+        return self._is_last_round and self.done >= self.total
 
     @property
     def share(self) -> float:
@@ -148,14 +179,17 @@ class AuditProgress:
         return self._task.completed / self.total if self.total else 1.0
 
     def rate(self) -> str:
-        """Samples per second of this session; empty before the first is on disk."""
+        """Samples per second of this session; empty before the first is on disk, and in rounds, in
+        which a sample is a part of one."""
         speed = self._task.speed
+        if self._copies:
+            return ""
         return rate_text(speed) if self.done > self._before and speed else ""
 
     def left(self) -> str:
         """The time left; empty when the audit is done, or when its speed is unknown."""
         seconds = self._task.time_remaining
-        if seconds is None or self.done >= self.total:
+        if seconds is None or self.is_done:
             return ""
         # Before the first samples are on disk, it rests on the expected cost alone.
         about = "about " if self.done == self._before else ""
@@ -164,13 +198,20 @@ class AuditProgress:
     def line(self) -> str:
         """The progress on one line: ``128 of 1000 samples, 12.3/s, 71 s left (mc at sigma
         0.05)``."""
-        activity = f" ({self._what})" if self._what and self.done < self.total else ""
-        parts = [f"{self.done} of {self.total} {self._unit}", self.rate(), self.left()]
+        activity = f" ({self._what})" if self._what and not self.is_done else ""
+        parts = [self._found, self.counted(), self.rate(), self.left()]
         return ", ".join(filter(None, parts)) + activity
 
+    def counted(self) -> str:
+        """The number of samples on disk: ``8 of 1,000 copies: 128 of 500 samples``."""
+        copies = f"{self._copies}: " if self._copies else ""
+        return f"{copies}{self.done} of {self.total} {self._unit}"
+
     def _samples(self) -> str:
-        """The number of samples on disk, in a fixed width."""
-        return f"{self.done:>{len(str(self.total))}}/{self.total} {self._unit}"
+        """The number of samples on disk, in a fixed width; in rounds without a unit, for which a
+        line has no room."""
+        unit = "" if self._copies else f" {self._unit}"
+        return f"{self.done:>{len(str(self.total))}}/{self.total}{unit}"
 
 
 def audit_bar(console: Console, clock: Clock, action: str = AUDITING) -> Progress:

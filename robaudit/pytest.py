@@ -86,7 +86,7 @@ def assert_robust(
 
 def _message(run: Run, decisions: Sequence[object]) -> str:
     """The lines of the gates, after the warnings of the audit."""
-    warnings = [f"warning: {text}" for text in run.info.warnings]
+    warnings = [f"warning: {text}" for text in run.info.notices]
     return "\n".join([*warnings, repr(decisions)])
 
 

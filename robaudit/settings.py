@@ -221,10 +221,17 @@ DEVICE = Setting(
     metavar="DEVICE",
     panel=RUNNING,
 )
+FLAG = Setting(
+    "flag",
+    "Take no more noisy copies of an image that is certain to lie on one side of this probability. "
+    "For lists of images (flag-samples); means need all copies.",
+    place=("flag",),
+    metavar="X",
+    panel=SPEC,
+)
 BUDGET = Setting(
     "budget",
-    "Lower draws, then images, of a new run so that it takes about this long at most: 90s, 10m, "
-    "2h, 1h30m.",
+    "End after this time, with the results that are there by then: 90s, 10m, 2h, 1h30m.",
     metavar="DURATION",
     panel=RUNNING,
 )
@@ -391,7 +398,7 @@ SIGMA = Setting(
 THRESHOLD = Setting(
     "threshold",
     "Samples with a value below this are not robust (above it, for losses). Default: the "
-    "quantity's own; 0.5 for probabilities (by class 0.9).",
+    "quantity's own; 0.5 for probabilities (in lists of samples the run's flag; by class 0.9).",
     metavar="X",
     panel=RESULTS,
 )
@@ -441,6 +448,7 @@ WIDTH = Setting(
 AUDIT = (
     *(SIGMAS, NOISES, LEVELS, ESTIMATORS, SET, LIMIT, SEED, AS_GIVEN, TRUST),
     *(MEAN, STD, MODEL_OUTPUT, CLASS_NAMES, PRECISION, BATCH_SIZE, NAME),
+    FLAG,
     *(DEVICE, BUDGET, MEMORY, DETERMINISTIC, ON_ERROR),
     *(ENGINE, RAY_ADDRESS, WORKERS, GPUS_PER_WORKER),
     *(OUT, EXTEND, FRESH, REPORT, JUNIT, QUIET),

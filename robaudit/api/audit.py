@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,7 @@ from robaudit.api.listening import PythonListener
 from robaudit.api.run import Run, TemporaryFolder, from_stored
 from robaudit.errors import ModelError, NothingLeftError, SpecError
 from robaudit.progress import Listener, parse_duration
-from robaudit.settings import AUDIT, BUDGET, CONFIDENCE, EXTEND, LIMIT, NAME, Setting
+from robaudit.settings import AUDIT, CONFIDENCE, EXTEND, LIMIT, NAME, Setting
 from robaudit.spec.model import IN_MEMORY, AuditSpec, Precision
 from robaudit.spec.origin import Location, Origin
 from robaudit.spec.read import load_spec, validated
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from robaudit.datasets.dataset import Dataset
     from robaudit.datasets.in_memory import Layout
+    from robaudit.runs import run as stored
 
 Spec = AuditSpec | str | Path | Mapping[str, Any]
 Level = float | str
@@ -54,6 +55,7 @@ def audit(
     image_key: str | None = None,
     label_key: str | None = None,
     limit: int | None = None,
+    flag: float | None = None,
     seed: int | None = None,
     device: object = None,
     precision: Precision | None = None,
@@ -105,6 +107,8 @@ def audit(
             entries.
         image_key, label_key: keys of samples that are mappings. Default: the usual names.
         limit: audit only the first samples.
+        flag: a probability: an image that is certain to lie on one side of it takes no more noisy
+            copies. For lists of images; means need all copies.
         seed: seed of the noise. Default: 0.
         device: "cpu", "cuda", "cuda:1", several as "cuda:0,cuda:1" or "cuda:all", or "auto".
             Default: where the network is.
@@ -131,16 +135,17 @@ def audit(
         progress: show a bar. Default: in notebooks and on terminals.
         listener: receives notes, warnings and progress instead.
         model: with a spec, the network to audit instead of the one that the spec names.
-        budget: lower draws, then images, of a new run so that it takes about this long at most:
-            "10m", or seconds.
+        budget: end after this time, with the results there are by then: "10m", or seconds.
 
     Returns:
-        The finished run.
+        The run: complete, or stopped by ``budget`` or by ``until_decided``.
 
     Raises:
         RobauditError: something does not fit; the message begins with the argument or the place in
             the spec.
         NothingLeftError: there are no samples, or every one was skipped.
+        KeyboardInterrupt: Ctrl-C stopped it; its attribute ``run`` has the results so far, if there
+            are any.
 
     Warns:
         RobauditWarning: the input check finds something suspicious: a clean accuracy no better than
@@ -158,30 +163,34 @@ def audit(
     if dataset is None and net is what:
         raise SpecError("dataset", "is missing", "audit(net, dataset, sigma=0.05)")
     samples = _opened(dataset, spec, ids, layout, image_key, label_key, skip_bad=on_error != "stop")
-    _refuse_combinations(
-        until_decided=until_decided, extend=extend, budget=budget, confidence=confidence
-    )
+    _refuse_combinations(until_decided=until_decided, extend=extend, confidence=confidence)
     seconds = parse_duration(budget, "budget") if isinstance(budget, str) else budget
     # Here, because a spec may be refused before torch is needed.
     import torch
 
+    from robaudit.auditing.audit import Interrupted
     from robaudit.auditing.audit import audit as audit_spec
     from robaudit.auditing.until import sample_until_decided
     from robaudit.gates.sources import parsed, refuse_beyond
 
-    run_audit = partial(
-        audit_spec,
-        dataset=samples,
-        model=net,
-        extend=extend,
-        # With gates it is checked once, before the first interim analysis.
-        fresh=fresh and not until_decided,
-        listener=listener if listener is not None else PythonListener(progress),
-        budget=seconds,
-        on_error=on_error,
-        trust=trust,
-        ray_address=ray_address,
-    )
+    over_at = None if seconds is None else time.perf_counter() + seconds
+
+    def run_audit(spec: AuditSpec, **more: Any) -> stored.Run:
+        """The audit with what is the same for all of its calls."""
+        options: dict[str, Any] = {
+            "dataset": samples,
+            "model": net,
+            "extend": extend,
+            # With gates it is checked once, before the first interim analysis.
+            "fresh": fresh and not until_decided,
+            "listener": listener if listener is not None else PythonListener(progress),
+            "budget": None if over_at is None else max(0.0, over_at - time.perf_counter()),
+            "on_error": on_error,
+            "trust": trust,
+            "ray_address": ray_address,
+        }
+        return audit_spec(spec, **{**options, **more})
+
     gate_list = parsed(spec.gates, "gates")
     # A run to extend may have results that the spec no longer names.
     if not until_decided and not extend:
@@ -199,8 +208,11 @@ def audit(
                 run = outcome.run
             else:
                 run = run_audit(spec, out=folder)
+    except Interrupted as error:
+        # As for a run that is returned: a temporary folder lasts as long as it.
+        raise Interrupted(from_stored(error.run, home=home, data=samples)) from None
     except BaseException:
-        # Also after Ctrl-C: nobody could find the folder again.
+        # Nobody could find the folder again.
         if home is not None:
             home.remove()
         raise
@@ -230,18 +242,15 @@ def _spec_and_net(
     return _of_objects(what, given, name), what
 
 
-def _refuse_combinations(
-    *, until_decided: bool, extend: bool, budget: object, confidence: object
-) -> None:
+def _refuse_combinations(*, until_decided: bool, extend: bool, confidence: object) -> None:
     """Refuse arguments that contradict each other.
 
     Raises:
         SpecError: two of them do not go together.
     """
-    if until_decided and (extend or budget is not None):
-        other = EXTEND if extend else BUDGET
+    if until_decided and extend:
         raise SpecError(
-            other.argument, "cannot be combined with until_decided", "leave one of them out"
+            EXTEND.argument, "cannot be combined with until_decided", "leave one of them out"
         )
     if confidence is not None and not until_decided:
         raise SpecError(

@@ -69,6 +69,15 @@ class PythonListener(Listener):
         self._progress.doing(what)
         self._show()
 
+    def round(self, draws: int, most: int, done: int) -> None:
+        """Start a round."""
+        self._progress.round(draws, most, done)
+
+    def found(self, estimate: str, gate: str) -> None:
+        """Show the estimate after a round."""
+        self._progress.found(estimate, gate)
+        self._show()
+
     def working(self, share: float) -> None:
         """Move the bar."""
         self._progress.working(share)

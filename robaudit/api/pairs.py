@@ -14,6 +14,7 @@ from robaudit.gates.decide import Verdict
 from robaudit.gates.sources import confidence_of
 from robaudit.report.comparison_tables import comparison_tables
 from robaudit.runs import run as stored
+from robaudit.stats import reading
 
 if TYPE_CHECKING:
     from robaudit.auditing.verification import Verification
@@ -118,7 +119,7 @@ def _read(run: AnyRun) -> stored.Run:
     A run that is open already may have been read without them.
     """
     path = Path(run) if isinstance(run, str | Path) else run.path
-    return stored.read_run(path, kept=True)
+    return reading.read_run(path, kept=True)
 
 
 @arguments.naming_arguments()

@@ -30,6 +30,7 @@ from robaudit.report.sections import (
 from robaudit.report.summary_section import SummarySection, group_mean, headline
 from robaudit.report.tables import markdown
 from robaudit.runs import run as stored
+from robaudit.stats import reading
 from robaudit.stats.summary import GroupSummary, summary_of
 from robaudit.text import clipped, count, printable
 
@@ -349,12 +350,14 @@ class Run(stored.Run):
             parts.append(f"{group.key.estimator}{at}: {mean}")
         if len(groups) > _FEW:
             parts.append("...")
+        if not info.complete:
+            parts.append(info.so_far)
         if info.warnings:
             parts.append(count(len(info.warnings), "warning"))
         return f"<Run {'; '.join(parts)}; {self._place}>"
 
     def _repr_markdown_(self) -> str:
-        parts = [f"**{markdown(f'warning: {text}')}**" for text in self.info.warnings]
+        parts = [f"**{markdown(f'warning: {text}')}**" for text in self.info.notices]
         # Indented lines are code in Markdown, so the columns stay aligned.
         parts.append("\n".join(f"    {printable(line)}" for line in headline(self)))
         parts.append(self.summary()._repr_markdown_())
@@ -386,7 +389,7 @@ def read_run(path: str | Path, *, kept: bool = False) -> Run:
     Raises:
         RunError: the run is missing, damaged or unfinished.
     """
-    return from_stored(stored.read_run(Path(path), kept=kept))
+    return from_stored(reading.read_run(Path(path), kept=kept))
 
 
 def from_stored(

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 from torch import nn
 
 from robaudit.auditing.chunks import step_name
 from robaudit.auditing.environment import deterministic, pick_devices
-from robaudit.auditing.expected import (
-    LATEST,
-    SPARE,
-    WORTH_SAYING,
-    as_begun,
-    measure_speed,
-    within_budget,
-)
+from robaudit.auditing.expected import WORTH_SAYING, measure_speed
 from robaudit.auditing.main_loop import (
-    Deadline,
+    Ending,
     Workers,
     compute_missing,
     lacking,
@@ -30,37 +24,75 @@ from robaudit.auditing.main_loop import (
 )
 from robaudit.auditing.outputs import finish, first_info, history
 from robaudit.auditing.prepare import CheckedAudit, PreparedAudit, Request, open_audit, prepare
-from robaudit.auditing.ray_cluster import RayWorkers, ray_workers
+from robaudit.auditing.ray_cluster import ray_workers
 from robaudit.auditing.resume import (
     default_out,
     existing_info,
     extended,
-    is_next,
     refuse_another_machine,
     refuse_fewer,
     refuse_other_data,
     refuse_other_results,
 )
+from robaudit.auditing.rounds import Round, rounds_of
 from robaudit.datasets.dataset import Dataset
-from robaudit.datasets.select import Selected
 from robaudit.engine.passes import Engine
 from robaudit.engine.registry import Task
-from robaudit.errors import RunError, SpecError
+from robaudit.errors import RobauditError, RunError, SpecError
 from robaudit.files import expanded, remove_leftovers
+from robaudit.gates.so_far import estimate_so_far, first_gate
 from robaudit.levels import NoiseLevel, without_levels
 from robaudit.models.logits import rounded_products
 from robaudit.models.pretrained import filled
 from robaudit.progress import Listener
 from robaudit.runs.folder import OUTPUTS, RunFolder, locked, refuse_existing, refuse_other_gates
-from robaudit.runs.info import RunInfo, Skip, UntilDecided
+from robaudit.runs.info import RunInfo, Skip, Stop, UntilDecided
 from robaudit.runs.log import Logged
 from robaudit.runs.rows import Row
-from robaudit.runs.run import Run, read_run
-from robaudit.runs.state import State
-from robaudit.settings import BUDGET, ENGINE, LIMIT, RAY_ADDRESS
+from robaudit.runs.run import Run
+from robaudit.runs.state import Lacking, State
+from robaudit.settings import BUDGET, ENGINE, RAY_ADDRESS
 from robaudit.spec.model import AuditSpec
 from robaudit.spec.read import load_spec
 from robaudit.spec.skipping import OnError, on_error_of
+from robaudit.stats.reading import read_run, run_so_far
+
+_READING_SHARE = 0.02  # of the time of a session, for reading what there is so far
+
+
+class Interrupted(KeyboardInterrupt):
+    """An audit was stopped before it was complete.
+
+    Attributes:
+        run: with the results so far.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(f"{run.info.how_far}; the attribute run has these results")
+        self.run = run
+
+
+class Analyses(Protocol):
+    """Analyses of a run after its rounds."""
+
+    @property
+    def until(self) -> UntilDecided:
+        """The schedule, with the analyses so far."""
+        ...
+
+    @property
+    def needs_others(self) -> bool:
+        """Whether they need the results of estimators that compute an image at once."""
+        ...
+
+    @property
+    def first_gate(self) -> str:
+        """The first gate and its verdict at the last analysis."""
+        ...
+
+    def __call__(self, run: Run) -> Stop | None:
+        """Analyse the run so far; return why the audit should end, or None."""
+        ...
 
 
 def audit(
@@ -77,8 +109,7 @@ def audit(
     command: str | None = None,
     ray_address: str | None = None,
     budget: float | None = None,
-    until: UntilDecided | None = None,
-    setup: SharedSetup | None = None,
+    analyse: Analyses | None = None,
 ) -> Run:
     """Estimate every sample's robustness and write (or resume) a run folder.
 
@@ -98,18 +129,14 @@ def audit(
         command: what the user typed, for run.json.
         ray_address: with ``engine: ray``, of the head node (HOST:PORT) or "auto"; default
             RAY_ADDRESS, or a cluster of this machine alone.
-        budget: lower draws and images so that a new run takes at most this many seconds. One that
-            takes half as long again is stopped. An existing run is continued with the draws and
-            images it was begun with.
-        until: the analyses of a run that is sampled until its gates are decided, this one last;
-            results of the previous analysis, from fewer draws, are replaced.
-        setup: model, data and workers of the earlier analyses of this run; the first analysis puts
-            its own there for the next.
+        budget: seconds after which the audit ends, with what it has by then.
+        analyse: analyses the results after each round; it may end the audit.
 
     Returns:
-        The finished run.
+        The run: complete, or stopped by ``budget`` or ``analyse``.
 
     Raises:
+        Interrupted: the listener or Ctrl-C stopped the audit; the exception has the run.
         RobauditError: the spec, the model, the data or the run folder is unusable (see the
             subclasses).
         NothingLeftError: every sample was skipped.
@@ -127,89 +154,36 @@ def audit(
             RAY_ADDRESS, "is for engine: ray", "add " + ENGINE.set_to("ray") + ", or leave it out"
         )
     # The time runs from here on: a budget includes loading the model.
-    deadline = None if budget is None else Deadline(time.perf_counter() + LATEST * budget)
+    deadline = None if budget is None else time.perf_counter() + budget
     log = Logged(listener or Listener())
     with closing(log):
-        # A budget is part of the folder's name: it changes draws and images.
-        purpose = "" if budget is None else f"{budget:g}s"
-        path = expanded(str(out)) if out is not None else default_out(spec, purpose, extend=extend)
+        path = expanded(str(out)) if out is not None else default_out(spec, extend=extend)
         folder = RunFolder(path)
         if fresh:
             refuse_existing(folder.path)
         folder.check()
-        if budget is not None and folder.exists:
-            log.note(
-                f"--budget: {folder.path} is continued with the draws and images it was begun with"
-            )
-            spec = as_begun(spec, folder.info().spec)
-            budget = None
-            if isinstance(dataset, Selected):
-                dataset = dataset.again(spec.dataset)
-        old = existing_info(folder, spec, extend=extend, until=until)
+        old = existing_info(folder, spec, extend=extend)
         if old is not None and extend:
             refuse_fewer(spec, old, str(folder.path))
-        if old is not None and not is_next(until, old):
+        if old is not None:
             spec = extended(spec, old, str(folder.path))
         request = Request(spec, trust, on_error != "stop", model, dataset)
-        with SharedSetup() if setup is None else nullcontext(setup) as setup_in_use:
-            # Loading and checking can take minutes and often ends in an error: nothing is written
-            # before it, and no lock is held during it.
-            audit, workers = setup_in_use.prepared(
-                request, log, ray_address=ray_address, budget=budget
-            )
+        # Loading and checking can take minutes and often ends in an error: nothing is written
+        # before it, and no lock is held during it.
+        with prepared(request, log, ray_address=ray_address) as (audit, workers):
             if old is not None:
                 refuse_another_machine(old, audit.info, str(folder.path), log)
             folder.create()
             with locked(folder.path) as lock:
                 folder.guard = lock.check
-                run = _carry_out(
-                    audit,
-                    workers,
-                    folder,
-                    old,
-                    on_error,
-                    log,
-                    command,
-                    extend=extend,
-                    until=until,
-                    deadline=deadline,
+                session = _Session(
+                    audit, workers, folder, old, on_error, log, command, extend, analyse, deadline
                 )
+                run = session.carry_out()
                 lock.check()  # a run in a folder that was replaced meanwhile is not reported
         for text in run.info.review_warnings:
             log.warn(text)
         return run
-
-
-class SharedSetup(ExitStack):
-    """Model, data and workers, reused by audits that differ only in their draws.
-
-    The workers end with the block.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._latest: tuple[CheckedAudit, Workers] | None = None
-
-    def prepared(
-        self, request: Request, listener: Listener, **options: Any
-    ) -> tuple[CheckedAudit, Workers]:
-        """The audit and its workers: prepared for the first request, and adapted to the draws of
-        each later one.
-
-        The arguments are those of :func:`prepared`.
-        """
-        if self._latest is None:
-            self._latest = self.enter_context(prepared(request, listener, **options))
-            return self._latest
-        audit, workers = self._latest
-        audit = audit.again(request.spec)
-        if isinstance(workers, RayWorkers):
-            workers.again(request.spec)
-        elif isinstance(audit, PreparedAudit):
-            # A new worker, with the new tasks: the sizes of chunks depend on the draws.
-            workers = audit.worker()
-        self._latest = audit, workers
-        return self._latest
 
 
 @contextmanager
@@ -218,7 +192,6 @@ def prepared(
     listener: Listener,
     *,
     ray_address: str | None = None,
-    budget: float | None = None,
 ) -> Iterator[tuple[CheckedAudit, Workers]]:
     """Prepare an audit for the engine and the devices of its spec; its workers end with the block.
 
@@ -226,30 +199,18 @@ def prepared(
         request: what is asked for.
         listener: receives notes and warnings.
         ray_address: the cluster's address, for ``engine: ray``.
-        budget: seconds from now on; draws and images are lowered to fit. For a single device.
 
     Raises:
         RobauditError: something is missing, damaged, or does not fit the rest, or memory runs out.
     """
     run = request.spec.run
     devices = pick_devices(run.device) if run.engine == "local" else []
-    started = time.perf_counter()
     if len(devices) == 1:
         # Before anything runs on the device: see deterministic().
         with deterministic(run.deterministic, devices[0]), rounded_products(False):
             audit = prepare(request, devices[0], listener)
-            if budget is not None:
-                speed = measure_speed(audit)
-                spent = time.perf_counter() - started
-                audit = within_budget(audit, SPARE * budget - spent, speed, listener)
             yield audit, audit.worker()
         return
-    if budget is not None:
-        raise SpecError(
-            BUDGET,
-            "is for a single device, whose speed is measured first",
-            "lower " + LIMIT + " or the samples instead",
-        )
     # Opened here, too: mistakes in the spec are found before a cluster starts. The model is loaded
     # by the workers alone.
     opened = open_audit(request, listener)
@@ -257,90 +218,224 @@ def prepared(
         yield CheckedAudit(**vars(opened), info=workers.info, seen=workers.seen), workers
 
 
-def _carry_out(
-    audit: CheckedAudit,
-    workers: Workers,
-    folder: RunFolder,
-    old: RunInfo | None,
-    on_error: OnError,
-    log: Logged,
-    command: str | None,
-    *,
-    extend: bool,
-    until: UntilDecided | None,
-    deadline: Deadline | None,
-) -> Run:
-    """Compute what the locked run folder lacks, write its outputs, and return the finished run.
+@dataclass
+class _Session:
+    """The part of an audit that writes: it holds the folder's lock.
 
     The run.json of a complete run stays until the outputs of its extension are written.
 
-    The steps are in this order so that a kill at any point leaves a folder that the same command
-    continues, and in which readers find a whole run or none.
+    Attributes:
+        audit, workers: prepared.
+        folder: of the run, locked.
+        old: its run.json so far; None: it is new.
+        on_error: stop at an unusable sample, or skip a share of them.
+        log: receives notes and progress.
+        command: what the user typed.
+        extend: whether samples may be new.
+        analyse: see :func:`audit`.
+        deadline: when to end, on the clock of ``time.perf_counter``.
     """
-    spec = audit.spec
-    data = audit.data
-    tasks = audit.tasks
-    _refuse_changed_run(folder, old)
-    if old is not None:
-        refuse_other_gates(folder.path, old, spec.gates)
-    # Only under the lock: without it they may be files that a live process is writing.
-    remove_leftovers(folder.path)
-    # Creates an empty state in a new folder. Killed before run.json is there, the folder counts as
-    # new.
-    with folder.open_state(old) as state:
-        estimators, noises, noise_files = _spec_entries(audit)
-        # Between analyses the draws of an estimator change, and its rows are replaced.
-        fixed_estimators = estimators if until is None else {}
-        refuse_other_results(state, noises, fixed_estimators, str(folder.path))
-        refuse_other_data(state, audit, old, extend=extend)
-        entries_by_result: dict[str, Any] = {}
-        for task in tasks:
-            entries_by_result.update((name, estimators[task.label]) for _, name in task.names)
-        info = first_info(
-            audit,
-            noise_files=noise_files,
-            **history(old, command, audit.info.device, workers.number),
+
+    audit: CheckedAudit
+    workers: Workers
+    folder: RunFolder
+    old: RunInfo | None
+    on_error: OnError
+    log: Logged
+    command: str | None
+    extend: bool
+    analyse: Analyses | None
+    deadline: float | None
+    _stop: Stop | None = None
+    # Seconds that went into reading the run so far.
+    _reading: float = 0.0
+    _began: float = field(default_factory=time.perf_counter)
+
+    def carry_out(self) -> Run:
+        """Compute what the locked run folder lacks, write its outputs, and return the run.
+
+        The steps are in this order so that a kill at any point leaves a folder that the same
+        command continues, and in which readers find a whole run or its state.
+        """
+        folder = self.folder
+        old = self.old
+        audit = self.audit
+        log = self.log
+        _refuse_changed_run(folder, old)
+        if old is not None:
+            refuse_other_gates(folder.path, old, audit.spec.gates)
+        # Only under the lock: without it they may be files that a live process is writing.
+        remove_leftovers(folder.path)
+        # Creates an empty state in a new folder. Killed before run.json is there, the folder counts
+        # as new.
+        with folder.open_state(old) as state:
+            estimators, noises, noise_files = _spec_entries(audit)
+            refuse_other_results(state, noises, estimators, str(folder.path))
+            refuse_other_data(state, audit, old, extend=self.extend)
+            entries_by_result: dict[str, Any] = {}
+            for task in audit.tasks:
+                entries_by_result.update((name, estimators[task.label]) for _, name in task.names)
+            info = first_info(
+                audit,
+                noise_files=noise_files,
+                **history(old, self.command, audit.info.device, self.workers.number),
+            )
+            info = self._with_schedule(info)
+            state.begin(audit.data, task_names(audit.tasks), entries_by_result, noises)
+            if state.unfinished and isinstance(audit, PreparedAudit):
+                self._announce_time(audit, lacking(state, audit.tasks))
+            finished = old is not None and _is_finished(old, info, folder)
+            if old is None or not old.complete:
+                folder.write_info(info)  # before the first row
+            elif state.unfinished:
+                # From here on the state grows, so run.json must not have its digest any more. The
+                # old outputs keep theirs, and stay readable.
+                folder.write_info(_without_digest_of_state(old))
+            if not finished:
+                folder.guard()
+                log.open(folder.path)
+            if state.has_rows and not self._is_extension and state.unfinished:
+                log.note(f"resuming: {run_so_far(folder.path, info, state).info.how_far}")
+            with log.until_interrupted():
+                ending = self._compute(state, info)
+                # Also when no row was missing: a kill may have left outputs that are not this
+                # state's.
+                if state.unfinished or not finished:
+                    return self._end(state, info, ending)
+        if old is not None:
+            _update_title_and_gates(folder, old, audit.spec)
+        log.note(
+            f"{folder.path}: this run is complete; nothing was recomputed. Its results come from "
+            f"an earlier run and were not checked: robaudit verify {folder.path} recomputes some "
+            "of them, and --fresh refuses a folder that is there already"
         )
-        # An extension keeps the analyses so far.
-        analyses = until or (old and old.until_decided)
-        if analyses:
-            info = info.model_copy(update={"until_decided": analyses})
-        if old is not None and is_next(until, old):
-            # run.json says "running" before the first row is forgotten: the old one is complete and
-            # has the digest of the state, which is about to change.
-            folder.write_info(info)
-            old = None
-        if until is not None:
-            state.forget_others(entries_by_result)
-        state.begin(data, task_names(tasks), entries_by_result, noises)
-        images = lacking(state, tasks)
-        if isinstance(audit, PreparedAudit) and any(images):
-            _announce_time(audit, images, log)
-        finished = old is not None and _is_finished(old, info, folder)
-        if old is None or not old.complete:
-            folder.write_info(info)  # before the first row
-        elif state.unfinished:
-            # From here on the state grows, so run.json must not have its digest any more. The old
-            # outputs keep theirs, and stay readable.
-            folder.write_info(_without_digest_of_state(old))
-        if not finished:
-            folder.guard()
-            log.open(folder.path)
-        with log.until_interrupted():
-            compute_missing(state, data, tasks, workers, log, on_error=on_error, deadline=deadline)
-            # Also when no row was missing: a kill may have left outputs that are not this state's.
-            if state.unfinished or not finished:
-                log.doing("writing the results")
-                return finish(folder, info, state.results(), state.skips(), tasks, state.seconds())
-    if old is not None:
-        _update_title_and_gates(folder, old, spec)
-    log.note(
-        f"{folder.path}: this run is complete; nothing was recomputed. Its results come from an "
-        "earlier run and were not checked: "
-        f"robaudit verify {folder.path} recomputes some of them, and --fresh refuses a folder "
-        "that is there already"
-    )
-    return read_run(folder.path)
+        return read_run(folder.path)
+
+    def _announce_time(self, audit: PreparedAudit, left: Sequence[Lacking]) -> None:
+        """Say how long the audit will take, unless it is short."""
+        # An audit that has grown says it no second time.
+        if self.analyse is not None and self.old is not None:
+            return
+        images = [of_task.samples for of_task in left]
+        expected = measure_speed(audit).expected(audit.tasks, images)
+        if expected.seconds < WORTH_SAYING:
+            return
+        ends_earlier = ""
+        if self.deadline is not None and expected.seconds > self.deadline - time.perf_counter():
+            ends_earlier = "; it ends when its time is over"
+        self.log.note(expected.text + ends_earlier)
+
+    def _compute(self, state: State, info: RunInfo) -> Ending:
+        """Compute what is missing.
+
+        Raises:
+            Interrupted: a listener or Ctrl-C stopped it.
+        """
+
+        def after_round(is_last: bool) -> bool:
+            self._stop = self._look(state, info, is_last=is_last)
+            return self._stop is not None
+
+        try:
+            return compute_missing(
+                state,
+                self.audit.data,
+                self.audit.tasks,
+                self.workers,
+                self.log,
+                rounds=rounds_of(
+                    self.audit.tasks,
+                    others_first=self.analyse is not None and self.analyse.needs_others,
+                ),
+                after_round=after_round,
+                order=_order(self.audit),
+                flag=self.audit.spec.flag,
+                on_error=self.on_error,
+                deadline=self.deadline,
+            )
+        except KeyboardInterrupt:
+            if not state.has_rows or self._is_extension:
+                raise
+            raise Interrupted(self._finish(state, info, Stop.INTERRUPTED)) from None
+
+    def _end(self, state: State, info: RunInfo, ending: Ending) -> Run:
+        """Write the outputs.
+
+        Raises:
+            RobauditError: the time was over before there was any result.
+        """
+        if ending is Ending.COMPLETE:
+            return self._finish(state, info, None)
+        if ending is Ending.ENOUGH:
+            return self._finish(state, info, self._stop)
+        if self._is_extension:
+            self.log.note(
+                "the time is over, and the extension is unfinished: these are the results before "
+                "it; to go on with it for as long again, run the same command again"
+            )
+            return read_run(self.folder.path)
+        if not state.has_rows:
+            what = "is over before the first result: loading and checking took as long"
+            raise RobauditError(BUDGET, what, "give it more time")
+        self.log.note("the time is over; to go on for as long again, run the same command again")
+        return self._finish(state, info, Stop.TIME)
+
+    @property
+    def _is_extension(self) -> bool:
+        """Whether the run was complete before, so that its old outputs stay until the new ones are
+        complete, too."""
+        return self.old is not None and self.old.complete
+
+    def _finish(self, state: State, info: RunInfo, stop: Stop | None) -> Run:
+        """Write the outputs."""
+        self.log.doing("writing the results")
+        return finish(
+            self.folder,
+            self._with_schedule(info),
+            state.results(),
+            state.skips(),
+            self.audit.tasks,
+            state.seconds(),
+            stop,
+        )
+
+    def _with_schedule(self, info: RunInfo) -> RunInfo:
+        """The content of run.json with the analyses so far; without any, those of the run that is
+        continued."""
+        until = self.old and self.old.until_decided
+        if self.analyse is not None:
+            until = self.analyse.until
+        return info.model_copy(update={"until_decided": until}) if until else info
+
+    def _look(self, state: State, info: RunInfo, *, is_last: bool) -> Stop | None:
+        """Tell the listener the results so far, and let the caller analyse them.
+
+        Without an analysis, runs are read only while that costs next to nothing.
+        """
+        started = time.perf_counter()
+        if self.analyse is None and is_last:
+            return None  # the summary follows
+        if self.analyse is None and self._reading > _READING_SHARE * (started - self._began):
+            return None
+        run = run_so_far(self.folder.path, info, state)
+        stop = None if self.analyse is None else self.analyse(run)
+        estimate = estimate_so_far(run)
+        if estimate:
+            gate = first_gate(run) if self.analyse is None else self.analyse.first_gate
+            self.log.found(estimate, gate)
+        self._reading += time.perf_counter() - started
+        return stop
+
+
+def _order(audit: CheckedAudit) -> Sequence[int] | None:
+    """The order in which samples are computed: at random if they are a random subset, so that a
+    part of them is one, too; else that of the data set (None)."""
+    subset = audit.spec.dataset.sample
+    if subset is None:
+        return None
+    # NumPy's legacy generator has a frozen stream. The same samples come in the same order.
+    order: list[int] = np.random.RandomState(subset.seed).permutation(len(audit.data)).tolist()
+    return order
 
 
 def _refuse_changed_run(folder: RunFolder, old: RunInfo | None) -> None:
@@ -396,13 +491,6 @@ def _spec_entries(audit: CheckedAudit) -> tuple[dict[str, Any], dict[str, Any], 
     return estimators, noises, files
 
 
-def _announce_time(audit: PreparedAudit, images: Sequence[int], log: Logged) -> None:
-    """Say how long an audit will take, unless it is short."""
-    expected = measure_speed(audit).expected(audit.tasks, images)
-    if expected.seconds >= WORTH_SAYING:
-        log.note(expected.text)
-
-
 @dataclass(frozen=True, slots=True)
 class Computed:
     """Results in memory.
@@ -426,6 +514,7 @@ def compute(
     tasks: Sequence[Task],
     listener: Listener,
     *,
+    rounds: Sequence[Round] = (),
     on_error: OnError = "stop",
 ) -> Computed:
     """Compute every task of every sample, in memory.
@@ -436,6 +525,7 @@ def compute(
         samples: which images.
         tasks: estimators and noise levels; their labels differ.
         listener: receives the progress.
+        rounds: default: a single one, with all copies of each image.
         on_error: stop at an unusable sample, or skip it.
 
     Raises:
@@ -446,7 +536,16 @@ def compute(
     with State() as state:
         state.begin(samples, task_names(tasks))
         worker = replace(ready, engine=engine, data=samples, tasks=tuple(tasks)).worker()
-        compute_missing(state, samples, tasks, worker, listener, on_error=on_error)
+        compute_missing(
+            state,
+            samples,
+            tasks,
+            worker,
+            listener,
+            rounds=rounds,
+            flag=ready.spec.flag,
+            on_error=on_error,
+        )
         rows: dict[tuple[str, NoiseLevel, str], Row] = {}
         for sample in state.results():
             rows.update((row.key, row) for row in sample.rows)

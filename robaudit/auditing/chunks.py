@@ -8,46 +8,55 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import compress, islice
 
 import torch
 
 from robaudit.auditing.chunk_sizes import ChunkSizer
 from robaudit.auditing.environment import image_digest
+from robaudit.auditing.rounds import Work
 from robaudit.datasets.ahead import Read, read_ahead
 from robaudit.datasets.dataset import Dataset, Sample
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.passes import Engine
 from robaudit.engine.registry import Task
 from robaudit.errors import DataError, ModelError, SampleError
+from robaudit.levels import NoiseLevel
 from robaudit.memory import is_out_of_memory
 from robaudit.progress import Listener
 from robaudit.quantities import IntervalKind
 from robaudit.results import LARGEST, Result
 from robaudit.runs.rows import Row
+from robaudit.runs.state import RowKey
 from robaudit.text import count
 
 _CLEAN = "clean"  # the name of the clean pass among the steps
 _PROGRESS_SECONDS = 0.2  # between two reports of progress within a step
 NEEDS_LABELS = "label it, or go by the class predicted without noise (target: predicted)"
 
-Progress = Callable[[Task | None, float], None]
-"""Called with the current task (None: images are read) and the cost done of it (see
+Progress = Callable[[Work | None, float], None]
+"""Called with the current work (None: images are read) and the cost done of it (see
 :func:`cost_of`), a few times a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Images that lack the same tasks, by their places in the data set."""
+    """Images that lack the same work.
 
-    tasks: tuple[Task, ...]
+    Attributes:
+        work: what to compute.
+        places: of the images in the data set.
+        earlier: the rows so far of work that goes on, by their keys.
+    """
+
+    work: tuple[Work, ...]
     places: tuple[int, ...]
+    earlier: Mapping[RowKey, Row] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Clean:
-    """A sample after the clean pass: its label, its predicted class, and the digest of its
-    pixels."""
+    """A sample with its label, its predicted class, and the digest of its pixels."""
 
     sample_id: str
     label: int | None
@@ -57,20 +66,20 @@ class Clean:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The result of one step: the clean pass, or one task.
+    """The result of one step: the clean pass, or the work on one task.
 
     Attributes:
-        task: None for reading and the clean pass.
+        work: None for reading and the clean pass.
         seconds: how long the step took.
         images: number of images.
         rows: results of the task.
-        clean: samples, after the clean pass.
+        clean: the samples, before the work on them.
         refused: errors of the samples that cannot be used, or for which the task gave no finite
             number, by id; later steps leave these samples out.
-        finished: ids of the samples that lack nothing after this step.
+        finished: ids of the samples of which nothing in the chunk is left after this step.
     """
 
-    task: Task | None
+    work: Work | None
     seconds: float
     images: int
     rows: Sequence[Row] = ()
@@ -81,7 +90,7 @@ class Step:
     @property
     def key(self) -> str:
         """The name of the step in the run's record of seconds."""
-        return _CLEAN if self.task is None else step_name(self.task)
+        return _CLEAN if self.work is None else step_name(self.work.task)
 
 
 def step_name(task: Task) -> str:
@@ -90,14 +99,21 @@ def step_name(task: Task) -> str:
 
 
 def steps(
-    engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], where: str
+    engine: Engine,
+    samples: Sequence[Sample],
+    work: Sequence[Work],
+    earlier: Mapping[RowKey, Row],
+    where: str,
 ) -> Iterator[Step]:
-    """Pass the images through the network, then do each task.
+    """Pass the images through the network, then do the work on each task.
+
+    Where all of the work goes on with earlier rows, their predictions replace the clean pass.
 
     Args:
         engine: model and noise.
         samples: at least one.
-        tasks: noise levels outermost, so that the estimators of one level can share their work.
+        work: noise levels outermost, so that the estimators of one level can share their passes.
+        earlier: the rows so far of work that goes on, by their keys.
         where: the data set, for messages.
     """
     started = time.perf_counter()
@@ -105,17 +121,25 @@ def steps(
     pixels = torch.stack([sample.pixels.to(engine.model.dtype) for sample in samples])
     x = pixels.to(engine.model.device)
     labels = torch.tensor([-1 if s.label is None else s.label for s in samples], device=x.device)
-    batch = ImageBatch.from_images(engine, x, ids=[s.id for s in samples], labels=labels)
-    finite: list[bool] = batch.logits.isfinite().all(1).tolist()
+    ids = [sample.id for sample in samples]
     refused = dict[str, SampleError]()
-    usable = list[Sample]()
-    for sample, is_finite in zip(samples, finite, strict=True):
-        if is_finite:
-            usable.append(sample)
-        else:
-            refused[sample.id] = _not_finite(sample, where)
-    if refused:
-        batch = batch.select(torch.tensor(finite, device=x.device))
+    usable = list[Sample](samples)
+    if all(part.start for part in work):
+        (name, *_) = work[0].task.names
+        known = [earlier[(sample_id, *name)].predicted for sample_id in ids]
+        classes = torch.tensor(known, device=x.device)
+        batch = ImageBatch(ids, x, labels, NoiseLevel(), engine, classes)
+    else:
+        batch = ImageBatch.from_images(engine, x, ids=ids, labels=labels)
+        finite: list[bool] = batch.logits.isfinite().all(1).tolist()
+        usable = list(compress(samples, finite))
+        refused = {
+            sample.id: _not_finite(sample, where)
+            for sample, is_finite in zip(samples, finite, strict=True)
+            if not is_finite
+        }
+        if refused:
+            batch = batch.select(torch.tensor(finite, device=x.device))
     predicted: list[int] = batch.predicted.tolist()
     # Before the digests, which are no work of the network.
     seconds = time.perf_counter() - started
@@ -128,11 +152,12 @@ def steps(
         return
     # A sample that fails a task stays in the batch for the later ones; its results are ignored.
     broken = set[str]()
-    for task in tasks:
+    for part in work:
         started = time.perf_counter()
+        task = part.task
         if batch.at != task.at:
             batch = batch.under(task.at)
-        results = task.results(batch)
+        results = _results(part, batch, earlier)
         rows = list[Row]()
         refused = dict[str, SampleError]()
         for sample, predicted_class, values in zip(usable, predicted, results, strict=True):
@@ -145,7 +170,22 @@ def steps(
                 refused[sample.id] = _broken(sample, task, *unusable[0], where)
                 continue
             rows += [_row_of(sample, predicted_class, result, task, name) for name, result in named]
-        yield Step(task, time.perf_counter() - started, len(usable), rows=rows, refused=refused)
+        yield Step(part, time.perf_counter() - started, len(usable), rows=rows, refused=refused)
+
+
+def _results(
+    part: Work, batch: ImageBatch, earlier: Mapping[RowKey, Row]
+) -> list[tuple[Result, ...]]:
+    """The results of the images, from the copies of this round and the earlier ones."""
+    if part.draws is None:
+        return part.task.results(batch)
+    before = None
+    if part.start:
+        (name,) = part.task.names
+        before = [earlier[(sample_id, *name)] for sample_id in batch.ids]
+    results = part.task.results(batch, draws=part.draws, earlier=before)
+    at_look = part.at_look([result for (result,) in results], batch.predicted.tolist())
+    return [(result,) for result in at_look]
 
 
 def _not_finite(sample: Sample, where: str) -> SampleError:
@@ -230,9 +270,9 @@ class Worker:
         """Number of logits."""
         return self._engine.classes
 
-    def next_images(self, tasks: Sequence[Task]) -> int:
+    def next_images(self, work: Sequence[Work]) -> int:
         """Number of images for the next chunk."""
-        return self._sizer.next_images(tasks)
+        return self._sizer.next_images(work)
 
     def steps(
         self, chunks: Iterator[Chunk], places: Sequence[int], listener: Listener, progress: Progress
@@ -240,10 +280,10 @@ class Worker:
         """Compute the chunks one after the other; the images are read ahead.
 
         Args:
-            chunks: of images that lack the same tasks.
+            chunks: of images that lack the same work.
             places: the places of their images, in the order of the chunks.
             listener: receives notes.
-            progress: called with the current task.
+            progress: called with the current work.
         """
         progress(None, 0.0)
         # One reader for all chunks: it reads the images of the next while one is computed.
@@ -251,7 +291,7 @@ class Worker:
             for chunk in chunks:
                 progress(None, 0.0)
                 images_of_chunk = list(islice(images, len(chunk.places)))
-                yield from self.compute(chunk.tasks, images_of_chunk, listener, progress)
+                yield from self.compute(chunk, images_of_chunk, listener, progress)
 
     def has(self, places: Sequence[int], ids: Sequence[str]) -> bool:
         """Whether the data set has samples of these ids at these places."""
@@ -267,10 +307,10 @@ class Worker:
         return read_ahead(self._data, places, self._readers, 4 * self._readers)
 
     def compute(
-        self, tasks: Sequence[Task], images: Iterable[Read], listener: Listener, progress: Progress
+        self, chunk: Chunk, images: Iterable[Read], listener: Listener, progress: Progress
     ) -> Iterator[Step]:
-        """Do the tasks for the usable ones of these images, in smaller chunks where they do not fit
-        into memory.
+        """Do the work of a chunk on the usable ones of its images, in smaller chunks where they do
+        not fit into memory.
 
         Raises:
             ModelError: a single image does not fit into memory.
@@ -287,7 +327,7 @@ class Worker:
         if refused:
             yield Step(None, 0.0, 0, refused=refused)
         if samples:
-            yield from self._compute_in_memory(list(tasks), samples, listener, progress)
+            yield from self._compute_in_memory(chunk, samples, listener, progress)
 
     def _checked(self, place: int, read: Sample | SampleError) -> Sample | SampleError:
         """The sample that was read, or the reason it cannot be used: its label is missing or is not
@@ -309,54 +349,60 @@ class Worker:
         return read
 
     def _compute_in_memory(
-        self, tasks: list[Task], samples: list[Sample], listener: Listener, progress: Progress
+        self, chunk: Chunk, samples: list[Sample], listener: Listener, progress: Progress
     ) -> Iterator[Step]:
-        """Do the tasks, in smaller chunks where the samples do not fit into memory."""
-        waiting = [(tasks, samples)]
+        """Do the work, in smaller chunks where the samples do not fit into memory."""
+        work = list(chunk.work)
+        waiting = [(work, samples)]
 
         def count_rows(rows: int) -> None:
             self._rows_done += rows
             now = time.perf_counter()
             if now - self._last_report >= _PROGRESS_SECONDS:
                 self._last_report = now
-                progress(tasks[0], min(self._rows_done, self._rows_expected))
+                progress(work[0], min(self._rows_done, self._rows_expected))
 
         with self._engine.counting(count_rows):
             while waiting:
                 # Both lists are changed by _attempt: what is left in them is to be done again.
-                tasks, samples = waiting.pop(0)
-                tasks_before = tuple(tasks)
+                work, samples = waiting.pop(0)
+                work_before = tuple(work)
                 images_before = len(samples)
-                most = self._sizer.next_images(tasks)
+                most = self._sizer.next_images(work)
                 if images_before > most:
                     # In order: the images of the first part come first.
-                    waiting[:0] = [(list(tasks), samples[:most]), (list(tasks), samples[most:])]
+                    waiting[:0] = [(list(work), samples[:most]), (list(work), samples[most:])]
                     continue
                 self._sizer.begin()
-                longest = yield from self._attempt(tasks, samples, progress)
-                if samples and tasks:
-                    self._shrink(tasks[0], samples, listener)
-                    waiting.insert(0, (tasks, samples))
+                longest = yield from self._attempt(work, samples, chunk.earlier, progress)
+                if samples and work:
+                    self._shrink(work[0].task, samples, listener)
+                    waiting.insert(0, (work, samples))
                 else:
-                    self._sizer.took(tasks_before, images_before, longest)
+                    self._sizer.took(work_before, images_before, longest)
 
     def _attempt(
-        self, tasks: list[Task], samples: list[Sample], progress: Progress
+        self,
+        work: list[Work],
+        samples: list[Sample],
+        earlier: Mapping[RowKey, Row],
+        progress: Progress,
     ) -> Generator[Step, None, float]:
-        """Do tasks until memory runs out; return the seconds of the longest step.
+        """Work until memory runs out; return the seconds of the longest step.
 
-        Tasks that are done and samples that are refused are removed from the lists.
+        Work that is done and samples that are refused are removed from the lists.
         """
         longest = 0.0
         try:
-            self._begin_step(tasks, len(samples), progress)
-            for step in steps(self._engine, list(samples), list(tasks), self._data.where):
+            self._begin_step(work, len(samples), progress)
+            of_chunk = steps(self._engine, list(samples), list(work), earlier, self._data.where)
+            for step in of_chunk:
                 samples[:] = [sample for sample in samples if sample.id not in step.refused]
                 longest = max(longest, step.seconds)
-                if step.task is not None:
-                    tasks.remove(step.task)
-                yield step if tasks else replace(step, finished=[sample.id for sample in samples])
-                self._begin_step(tasks, len(samples), progress)
+                if step.work is not None:
+                    work.remove(step.work)
+                yield step if work else replace(step, finished=[sample.id for sample in samples])
+                self._begin_step(work, len(samples), progress)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -364,12 +410,12 @@ class Worker:
         # before the caller tries again.
         return longest
 
-    def _begin_step(self, tasks: Sequence[Task], images: int, progress: Progress) -> None:
-        """Announce the first remaining task; the clean pass before it counts as no time."""
+    def _begin_step(self, work: Sequence[Work], images: int, progress: Progress) -> None:
+        """Announce the first remaining work; the clean pass before it counts as no time."""
         self._rows_done = 0.0
-        if tasks:
-            self._rows_expected = cost_of(tasks[0], images, self.classes)
-            progress(tasks[0], 0.0)
+        if work:
+            self._rows_expected = cost_of(work[0], images, self.classes)
+            progress(work[0], 0.0)
 
     def _shrink(self, task: Task, samples: Sequence[Sample], listener: Listener) -> None:
         """Adapt after running out of memory: fewer images a chunk, or fewer rows a pass if it was a
@@ -398,9 +444,9 @@ class Worker:
         )
 
 
-def cost_of(task: Task, images: int, classes: int) -> float:
-    """The approximate cost of a task for this many images, in rows through the network."""
-    return float(images * (1 + task.cost(classes)))
+def cost_of(work: Work, images: int, classes: int) -> float:
+    """The approximate cost of work on this many images, in rows through the network."""
+    return float(images * (1 + work.cost(classes)))
 
 
 def needing_labels(tasks: Sequence[Task]) -> str:

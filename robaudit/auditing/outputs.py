@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -18,22 +17,21 @@ from robaudit.levels import FILE, GAUSSIAN, NoiseLevel
 from robaudit.runs.folder import OUTPUTS, RunFolder
 from robaudit.runs.info import (
     DataInfo,
-    NoisyAccuracyInfo,
+    Planned,
     QuantityInfo,
     RunInfo,
     Session,
-    ShareInfo,
     Skip,
-    Totals,
+    Stop,
 )
 from robaudit.runs.rows import TABLE_COLUMNS, Row, table_values, without_bits
-from robaudit.runs.run import SMALL, Run, StoredRows
+from robaudit.runs.run import SMALL, Run, StoredRows, quantities_of
 from robaudit.runs.serialise import SCHEMA_VERSION, csv_lines, lines_json, pieces
 from robaudit.runs.state import NAME as STATE
 from robaudit.runs.state import SampleResults
-from robaudit.runs.table import TableBuilder
 from robaudit.spec.model import AuditSpec, ImageOptions, NoiseSpec, base_identity, identity
-from robaudit.stats.summary import GroupSummary, summarise, summary_json
+from robaudit.stats.summary import summarise, summary_json
+from robaudit.stats.tally import Tally
 from robaudit.text import distinct
 
 
@@ -43,8 +41,11 @@ def first_info(audit: CheckedAudit, **more: Any) -> RunInfo:
     data = audit.data
     document = spec.document()
     names = data.class_names
-    # A name that several classes share gets the index of the class.
-    class_names = None if names is None else list(distinct(names))
+    class_names = None
+    # A thousand names of the spec are not repeated.
+    if names is not None and names != spec.dataset.class_names:
+        # A name that several classes share gets the index of the class.
+        class_names = list(distinct(names))
     return RunInfo(
         schema_version=SCHEMA_VERSION,
         status="running",
@@ -58,8 +59,28 @@ def first_info(audit: CheckedAudit, **more: Any) -> RunInfo:
         data=DataInfo(where=data.where, class_names=class_names),
         noise=_noise_description(spec),
         plugins=plugins(spec),
+        planned=_planned(audit),
+        quantities=_quantities(audit.tasks),
         **more,
     )
+
+
+def _quantities(tasks: Sequence[Task]) -> list[QuantityInfo]:
+    """The quantities of the results, each once."""
+    quantities = {task.estimator.quantity.name: task.estimator.quantity for task in tasks}
+    return [QuantityInfo(**quantity.document()) for quantity in quantities.values()]
+
+
+def _planned(audit: CheckedAudit) -> Planned:
+    """What the run will have when it is complete."""
+    draws = {}
+    others = 0
+    for task in audit.tasks:
+        if task.estimator.most_draws is None:
+            others += 1
+        else:
+            draws[task.label] = task.estimator.most_draws
+    return Planned(images=len(audit.data), draws=draws, others=others)
 
 
 def history(
@@ -139,45 +160,33 @@ def _listed(values: tuple[float, ...]) -> str:
     return "[" + ", ".join(f"{value:.4g}" for value in values) + "]"
 
 
-class _Tally:
-    """Accumulates totals, columns and reviews of fits in one pass over a run's results.
+class _Results:
+    """What :func:`finish` accumulates in one pass over a run's results.
 
     Attributes:
-        table_builder: collects the rows as columns.
+        tally: totals and columns.
         rows_in_memory: the rows themselves, without the bits of their votes; None once they are too
             many.
     """
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self.quantities = {task.estimator.quantity.name: task.estimator.quantity for task in tasks}
-        self.table_builder = TableBuilder()
+    def __init__(self, tasks: Sequence[Task], flag: float | None) -> None:
+        self.tally = Tally(flag)
         self.rows_in_memory: list[Row] | None = []
-        self.reviews: dict[tuple[NoiseLevel, str], Review] = {}
-        # Further values of a task share the passes of the first, which are counted once.
-        self._sharing_passes: set[tuple[NoiseLevel, str]] = set()
+        self._characters = 0
+        self._reviews: dict[tuple[NoiseLevel, str], Review] = {}
         for task in tasks:
             for name in task.names:
                 review = task.estimator.review()
                 if review is not None:
-                    self.reviews[name] = review
-            self._sharing_passes.update(task.names[1:])
-        self.samples = 0
-        self.labelled = 0
-        self.rows = 0
-        self.forwards = 0
-        self.backwards = 0
-        self.digest = hashlib.sha256()  # over ids, pixels and labels
-        self._characters = 0
+                    self._reviews[name] = review
 
     def add(self, sample: SampleResults) -> None:
         """Count the results of a sample."""
-        first = sample.rows[0]
-        self.samples += 1
-        self.labelled += first.label is not None
-        # ASCII's unit and record separators: no two lists of samples give the same bytes.
-        self.digest.update(f"{first.sample_id}\x1f{sample.digest}\x1f{first.label}\x1e".encode())
+        self.tally.add(sample.rows, sample.digest)
         for row in sample.rows:
-            self._add(row)
+            review = self._reviews.get((row.at, row.estimator))
+            if review is not None:
+                review.add(row, row.predicted)
         # The same limit as for reading: see read_run.
         self._characters += sum(map(len, sample.lines))
         if self._characters > SMALL:
@@ -188,21 +197,9 @@ class _Tally:
     def warnings(self) -> list[str]:
         """The warnings of all reviews."""
         texts: list[str] = []
-        for (at, name), review in self.reviews.items():
+        for (at, name), review in self._reviews.items():
             texts += review.warnings(name, at)
         return texts
-
-    def _add(self, row: Row) -> None:
-        """Count a row."""
-        self.rows += 1
-        name = (row.at, row.estimator)
-        if name not in self._sharing_passes:
-            self.forwards += row.forwards
-            self.backwards += row.backwards
-        self.table_builder.add(row)
-        review = self.reviews.get(name)
-        if review is not None:
-            review.add(row, row.predicted)
 
 
 def finish(
@@ -212,9 +209,10 @@ def finish(
     skips: Iterable[Skip],
     tasks: Sequence[Task],
     seconds: Mapping[str, float],
+    stop: Stop | None = None,
 ) -> Run:
     """Write the outputs in one pass over the results, with few rows in memory at a time, and mark
-    the run complete.
+    the run complete or stopped.
 
     Args:
         folder: of the run.
@@ -223,14 +221,16 @@ def finish(
         skips: the samples that were skipped, in order.
         tasks: every estimator at every noise level.
         seconds: by step, over all sessions of the run.
+        stop: why the run ends before it is complete; None: it is complete.
 
     Returns:
-        The finished run. Its columns and its summary are ready: nothing has to be read back.
+        The run. Its columns and its summary are ready: nothing has to be read back.
 
     Raises:
         NothingLeftError: every sample was skipped.
     """
-    tally = _Tally(tasks)
+    collected = _Results(tasks, info.flag)
+    tally = collected.tally
     skipped = list(skips)
     with ExitStack() as files:
         # Each is written beside its place. At the end of the block, when all three are whole, they
@@ -238,19 +238,19 @@ def finish(
         csv, json, summary = (
             files.enter_context(writing(folder.path / name, folder.guard)) for name in OUTPUTS
         )
-        _write_rows(results, tally, csv, json, info.data.class_names)
+        _write_rows(results, collected, csv, json, info.class_names)
         if not tally.rows:
             # An error within the block: nothing is renamed. The run.json of a complete run stays
             # that of its outputs.
-            if not folder.info().complete:
+            if not folder.info().has_outputs:
                 folder.write_info(info.model_copy(update={"skipped": skipped}))
             raise NothingLeftError(
                 info.data.where,
                 f"all {len(skipped)} samples were skipped",
                 f"the first: {skipped[0].reason}" if skipped else "",
             )
-        table = tally.table_builder.table()
-        summaries = summarise(table, tally.quantities)
+        table = tally.table()
+        summaries = summarise(table, quantities_of(info))
         summary.write(summary_json(summaries).encode())
         digests = {
             "samples.csv": csv.sha256,
@@ -258,21 +258,35 @@ def finish(
             "summary.json": summary.sha256,
             STATE: file_sha256(folder.path / STATE),
         }
-    complete = _completed(info, tally, summaries, skipped, seconds, digests)
+        # Killed between two of the renames, the run is read from its state.
+        if folder.info().has_outputs:
+            folder.write_info(info)
+    review_warnings = collected.warnings()
+    ended: dict[str, Any] = {
+        "status": "complete" if stop is None else "stopped",
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        **tally.fields(info, summaries, skipped, seconds),
+        "warnings": [*info.warnings, *review_warnings],
+        "review_warnings": review_warnings,
+        "files": digests,
+    }
+    if stop is not None and info.planned is not None:
+        ended |= {"stopped": stop, "reached": tally.reached(info.planned)}
+    complete = info.model_copy(update=ended)
     # Last: run.json has the digests of the files. After a kill between the renames, readers refuse
     # outputs whose digests are not there, and the same command writes all of them again.
     folder.write_info(complete)
     rows: Sequence[Row]
-    if tally.rows_in_memory is None:
+    if collected.rows_in_memory is None:
         rows = StoredRows(folder.path / "samples.json", complete)
     else:
-        rows = tuple(tally.rows_in_memory)
+        rows = tuple(collected.rows_in_memory)
     return Run(folder.path, complete, rows).with_columns(table)
 
 
 def _write_rows(
     results: Iterable[SampleResults],
-    tally: _Tally,
+    collected: _Results,
     csv: Sink,
     json: Sink,
     names: Sequence[str] | None,
@@ -284,7 +298,7 @@ def _write_rows(
 
     def lines() -> Iterator[str]:
         for sample in results:
-            tally.add(sample)
+            collected.add(sample)
             pending.extend(sample.rows)
             yield from sample.lines
 
@@ -293,57 +307,3 @@ def _write_rows(
         json.write(text.encode())
         csv.write("".join(csv_lines(table_values(row, names) for row in pending)).encode())
         pending.clear()
-
-
-def _completed(
-    info: RunInfo,
-    tally: _Tally,
-    summaries: Sequence[GroupSummary],
-    skipped: list[Skip],
-    seconds: Mapping[str, float],
-    digests: Mapping[str, str | None],
-) -> RunInfo:
-    """The contents of run.json of the complete run."""
-    noisy_accuracies = []
-    clean_accuracy = None
-    for summary in summaries:
-        if summary.noisy_accuracy:
-            accuracy = NoisyAccuracyInfo(
-                estimator=summary.key.estimator,
-                **summary.key.at.document(),
-                **summary.noisy_accuracy.document(),
-            )
-            noisy_accuracies.append(accuracy)
-        # Of the first result that has one: it is about the clean images.
-        if clean_accuracy is None and summary.clean_accuracy:
-            clean_accuracy = ShareInfo(**summary.clean_accuracy.document())
-    review_warnings = tally.warnings()
-    data_read = {
-        "samples": tally.samples,
-        "labelled": tally.labelled,
-        "sha256": tally.digest.hexdigest(),
-    }
-    complete = {
-        "status": "complete",
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "data": info.data.model_copy(update=data_read),
-        "quantities": [
-            QuantityInfo(**quantity.document()) for quantity in tally.quantities.values()
-        ],
-        "clean_accuracy": clean_accuracy,
-        "noisy_accuracy": noisy_accuracies,
-        "totals": Totals(
-            samples=tally.samples,
-            skipped=len(skipped),
-            rows=tally.rows,
-            forwards=tally.forwards,
-            backwards=tally.backwards,
-            seconds=round(sum(seconds.values()), 3),
-        ),
-        "seconds": {key: round(spent, 3) for key, spent in seconds.items()},
-        "skipped": skipped,
-        "warnings": [*info.warnings, *review_warnings],
-        "review_warnings": review_warnings,
-        "files": digests,
-    }
-    return info.model_copy(update=complete)

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,6 +18,8 @@ from robaudit.auditing.chunk_sizes import ChunkSizer
 from robaudit.auditing.chunks import NEEDS_LABELS, Worker, needing_labels
 from robaudit.auditing.environment import device_name, versions
 from robaudit.auditing.preparations import overridden, preparations
+from robaudit.auditing.remembered import RememberedImages
+from robaudit.auditing.rounds import rounds_of
 from robaudit.auditing.units import Finding, accepted, level_findings, mean_findings, within_unit
 from robaudit.datasets.ahead import readers
 from robaudit.datasets.dataset import Dataset, Sample, first_samples
@@ -29,7 +31,7 @@ from robaudit.engine.passes import Engine, fitting_passes
 from robaudit.engine.registry import Task, check_model, refuse_unfit, tasks_of, without_gradients
 from robaudit.errors import DataError, ModelError, NothingLeftError, SpecError
 from robaudit.levels import FILE, NONE
-from robaudit.memory import free_bytes, memory_limit
+from robaudit.memory import free_bytes, memory_limit, used
 from robaudit.models.formats import Source
 from robaudit.models.load_model import from_module, load_model
 from robaudit.models.logits import PIXELS, LogitModel, for_noisy_passes
@@ -43,6 +45,7 @@ from robaudit.runs.info import Measured, ModelInfo, RowBits
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions
 from robaudit.text import count
 
+_REMEMBERED_SHARE = 0.25  # of the free memory, for decoded images
 _LOOKED_AT = 64  # image files, whose headers have an orientation
 
 
@@ -81,11 +84,6 @@ class OpenedAudit:
     noises: tuple[NoiseProcess, ...]
     tasks: tuple[Task, ...]
     data: Dataset
-
-    def again(self, spec: AuditSpec) -> Self:
-        """The same audit with other numbers of draws."""
-        # Nothing that was checked depends on them.
-        return replace(self, spec=spec, tasks=tasks_of(spec))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +142,14 @@ class PreparedAudit(CheckedAudit):
             None if fixed_sizes else device,
             self.limit,
             least,
+            engine.rows(shape_of(self.first.pixels)),
         )
-        return Worker(engine, sizer, self.data, self.tasks, self.readers)
+        data: Dataset = self.data
+        # Files are decoded once, if their images fit into memory: each round needs them again.
+        if isinstance(self.spec.dataset, ImageOptions) and len(rounds_of(self.tasks)) > 1:
+            room = max(0, int(_REMEMBERED_SHARE * (self.limit - used())))
+            data = RememberedImages(data, room, sizer)
+        return Worker(engine, sizer, data, self.tasks, self.readers)
 
     def at_levels(self, listener: Listener) -> PreparedAudit:
         """The same audit without the estimators that have no noise level; a note names them.

@@ -25,14 +25,14 @@ from torch import nn
 
 from robaudit.auditing.chunks import Chunk, Progress, Step, step_name
 from robaudit.auditing.prepare import Request
+from robaudit.auditing.rounds import Work
 from robaudit.auditing.worker import RayWorker, Report, RestartedError
 from robaudit.datasets.dataset import Dataset
-from robaudit.engine.registry import Task
 from robaudit.errors import ModelError, RobauditError, SpecError, needs_extra
 from robaudit.progress import Listener
 from robaudit.runs.info import RowBits, device_type, kind_of
 from robaudit.settings import DEVICE, ENGINE, GPUS_PER_WORKER, MEMORY, RAY_ADDRESS, WORKERS
-from robaudit.spec.model import AuditSpec, RunSpec
+from robaudit.spec.model import RunSpec
 from robaudit.system import cores
 from robaudit.text import clipped, count
 
@@ -92,7 +92,7 @@ class _Job:
         return replace(step, rows=rows, refused=refused, finished=finished)
 
     def remainder(self) -> _Job | None:
-        """The samples that are incomplete and the tasks that any of them lacks; None if nothing is
+        """The samples that are incomplete and the work that any of them lacks; None if nothing is
         left."""
         remaining = [
             (place, name)
@@ -102,12 +102,12 @@ class _Job:
         if not remaining:
             return None
         places, ids = zip(*remaining, strict=True)
-        tasks = []
-        for task in self.chunk.tasks:
-            step = step_name(task)
+        work = []
+        for part in self.chunk.work:
+            step = step_name(part.task)
             if any((name, step) not in self.delivered for name in ids):
-                tasks.append(task)
-        return replace(self, chunk=Chunk(tuple(tasks), places), ids=ids)
+                work.append(part)
+        return replace(self, chunk=replace(self.chunk, work=tuple(work), places=places), ids=ids)
 
 
 @dataclass(slots=True)
@@ -120,8 +120,8 @@ class _Member:
         device: of this worker.
         images: size of its next chunk.
         jobs: with the calls that compute them, in order.
-        preparing: the call that prepares the worker again, after a loss or for other numbers of
-            draws; until it returns, the worker gets no jobs.
+        preparing: the call that prepares the worker again after a loss; until it returns, the
+            worker gets no jobs.
     """
 
     name: str
@@ -150,7 +150,6 @@ class RayWorkers:
         ray: the package.
         actors: the workers, with their devices.
         request: the input of their preparation, in Ray's object store.
-        spec: the request's.
         reports: of the workers, once they are ready.
         data: the samples.
 
@@ -167,13 +166,11 @@ class RayWorkers:
         ray: Any,
         actors: Sequence[tuple[Any, str]],
         request: Any,
-        spec: AuditSpec,
         reports: Sequence[Report],
         data: Dataset,
     ) -> None:
         self._ray = ray
         self._request = request
-        self._spec = spec
         self._data = data
         # Of the same network, another processor may round differently: the run is as reproducible
         # as its worst worker.
@@ -202,15 +199,9 @@ class RayWorkers:
         """Number of logits."""
         return self.info.model.classes
 
-    def again(self, spec: AuditSpec) -> None:
-        """Let the workers compute the same audit with other numbers of draws."""
-        self._spec = spec
-        for member in self._members:
-            self._prepare(member)
-
-    def next_images(self, tasks: Sequence[Task]) -> int:
+    def next_images(self, work: Sequence[Work]) -> int:
         """The size of the next chunk: the number that its worker wants, smaller towards the end."""
-        del tasks
+        del work
         # A model that mixes the images of a batch has chunks of a fixed size.
         if self.info.rows.kind is RowBits.MIXED:
             return self._images_wanted
@@ -347,7 +338,7 @@ class RayWorkers:
 
     def _prepare(self, member: _Member) -> None:
         """Ask a worker to prepare the audit; a lost one answers once Ray has started it again."""
-        member.preparing = member.actor.prepare.remote(self._request, self._spec, member.device)
+        member.preparing = member.actor.prepare.remote(self._request, member.device)
 
     def _check(self, name: str, report: Report) -> None:
         """Refuse a worker whose results would differ from the others'.
@@ -442,8 +433,8 @@ def ray_workers(
                 (actor_class.options(scheduling_strategy=placement).remote(), name)
                 for name in device_names
             ]
-            reports = _reports(ray, actors, sent, request.spec, listener)
-            workers = RayWorkers(ray, actors, sent, request.spec, reports, data)
+            reports = _reports(ray, actors, sent, listener)
+            workers = RayWorkers(ray, actors, sent, reports, data)
             # All workers have checked the same model and data: the first one's messages stand for
             # all.
             for is_warning, text in reports[0].told:
@@ -524,7 +515,7 @@ def _placed(
 
 
 def _reports(
-    ray: Any, actors: Sequence[tuple[Any, str]], request: Any, spec: AuditSpec, listener: Listener
+    ray: Any, actors: Sequence[tuple[Any, str]], request: Any, listener: Listener
 ) -> list[Report]:
     """The reports of the workers, once they are ready.
 
@@ -533,7 +524,7 @@ def _reports(
     """
     # Here Ray itself may try again: nothing has been computed that would be lost or doubled.
     calls = [
-        actor.prepare.options(max_task_retries=2).remote(request, spec, device)
+        actor.prepare.options(max_task_retries=2).remote(request, device)
         for actor, device in actors
     ]
     waiting = calls

@@ -14,9 +14,9 @@ from robaudit.errors import AnotherRunError, RunError, SampleError
 from robaudit.levels import level_name_in, without_levels
 from robaudit.progress import Listener
 from robaudit.runs.folder import RUNS, RunFolder, in_runs
-from robaudit.runs.info import Measured, RunInfo, UntilDecided, device_type, kind_of
+from robaudit.runs.info import Measured, RunInfo, device_type, kind_of
 from robaudit.runs.state import State
-from robaudit.settings import EXTEND, GATE, LIMIT, OUT, UNTIL_DECIDED
+from robaudit.settings import EXTEND, LIMIT, OUT
 from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
 from robaudit.spec.origin import Origin
 from robaudit.text import count
@@ -62,9 +62,7 @@ def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> 
     )
 
 
-def existing_info(
-    folder: RunFolder, spec: AuditSpec, *, extend: bool = False, until: UntilDecided | None = None
-) -> RunInfo | None:
+def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False) -> RunInfo | None:
     """The folder's run.json, or None if there is no run.
 
     A run in the spec's default folder may have been extended since; it then holds more than the
@@ -74,8 +72,6 @@ def existing_info(
         folder: of the run.
         spec: of the audit.
         extend: whether the spec may have more than the run has.
-        until: the analyses of a run that is sampled until its gates are decided; the run may lack
-            the last.
 
     Raises:
         RunError: the folder holds a run of another spec.
@@ -89,7 +85,7 @@ def existing_info(
     info = folder.info()
     document = spec.document()
     if info.base_identity != base_identity(document):
-        what = "holds a run of another spec (model, data set, seed or precision)"
+        what = "holds a run of another spec (model, data set, flag, seed or precision)"
         raise AnotherRunError(str(folder.path), what, "choose another " + OUT)
     # Raises if a noise has other options: the better message, even if more differs.
     _joined_noises(info.spec["noise"], document["noise"], str(folder.path))
@@ -99,25 +95,11 @@ def existing_info(
         folder.path == RUNS / folder_name(spec)
         and identity(extended(spec, info, str(folder.path)).document()) == info.identity
     )
-    allowed = same_spec or extend or contains_spec or is_next(until, info)
-    if not allowed:
+    if not (same_spec or extend or contains_spec):
         what = "holds a run with other noise levels, estimators or limit"
-        remedy = "add " + EXTEND + " to extend it"
-        if info.until_decided is not None and until is None:
-            what = "holds a run that is sampled until its gates are decided"
-            remedy = "add " + UNTIL_DECIDED + " or its " + GATE
-        raise RunError(str(folder.path), what, remedy + ", or choose another " + OUT)
+        remedy = "add " + EXTEND + " to extend it, or choose another " + OUT
+        raise RunError(str(folder.path), what, remedy)
     return info
-
-
-def is_next(until: UntilDecided | None, info: RunInfo) -> bool:
-    """Whether the last of the analyses is the run's next one, for which its estimators take more
-    draws."""
-    return (
-        until is not None
-        and info.until_decided is not None
-        and info.until_decided.draws == until.draws[:-1]
-    )
 
 
 def refuse_another_machine(old: RunInfo, now: Measured, where: str, listener: Listener) -> None:

@@ -22,9 +22,11 @@ from robaudit.auditing.environment import (
     versions,
 )
 from robaudit.auditing.prepare import Request, prepare
+from robaudit.auditing.rounds import Round, rounds_of
 from robaudit.datasets.dataset import Dataset
 from robaudit.datasets.open_dataset import open_dataset
 from robaudit.datasets.select import Selected
+from robaudit.engine.registry import Task
 from robaudit.errors import RunError
 from robaudit.files import file_sha256
 from robaudit.levels import NoiseLevel
@@ -36,7 +38,7 @@ from robaudit.records import Inline, Record
 from robaudit.results import Votes
 from robaudit.runs.folder import OUTPUTS, RunFolder
 from robaudit.runs.info import RowBits, device_type, kind_of
-from robaudit.runs.rows import Row, bits_of
+from robaudit.runs.rows import Row, bits_of_votes
 from robaudit.runs.run import Run
 from robaudit.runs.state import NAME as STATE
 from robaudit.settings import DEVICE
@@ -148,7 +150,7 @@ def verify(
     subset = _subset(run, dataset, chosen_ids)
     with deterministic(spec.run.deterministic, chosen_device), rounded_products(False):
         request = Request(spec, trust=trust, dataset=subset)
-        recomputed = _recompute(run, request, chosen_device, listener)
+        recomputed = _recompute(run, rows, request, chosen_device, listener)
     identical = 0
     for row in rows:
         now = recomputed[row.key]
@@ -165,6 +167,8 @@ def verify(
 
 def _altered(run: Run) -> tuple[str, ...]:
     """The files of a run whose digests differ from those in its run.json."""
+    if not run.info.has_outputs:
+        return ()
     digests = {name: file_sha256(run.path / name) for name in (*OUTPUTS, STATE)}
     if digests[STATE] is None:  # the state may be deleted
         del digests[STATE]
@@ -179,7 +183,7 @@ def _differences_from_votes(row: Row) -> Iterator[Mismatch]:
     draws = max(1, votes.draws)
     share = votes.for_class(row.predicted) / draws
     expected = {"value": share}
-    # A confidence sequence depends on more than the final votes.
+    # A confidence sequence also depends on the looks at its votes.
     if row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE:
         split = None if votes.split is None else np.array([float(votes.split)])
         lower, upper = share_bounds(np.array([share]), draws, ROW_CONFIDENCE, split)
@@ -241,15 +245,63 @@ def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
 
 
 def _recompute(
-    run: Run, request: Request, device: torch.device, listener: Listener
+    run: Run, rows: Sequence[Row], request: Request, device: torch.device, listener: Listener
 ) -> Mapping[tuple[str, NoiseLevel, str], Row]:
-    """Compute the rows of a data set as an audit would."""
+    """Compute rows of a run as its audit would, with as many copies as they have.
+
+    Args:
+        run: the run.
+        rows: the rows.
+        request: for an audit of their samples.
+        device: where to compute.
+        listener: receives notes and progress.
+    """
     noises_of(run, request.spec)
     audit = prepare(request, device, Listener())
     if audit.info.model.sha256 != run.info.model.sha256:
         what = f"was made with other weights than {audit.info.model.name} holds now"
         raise RunError(str(run.path), what, "restore the model the run was made with")
-    return compute(audit, audit.engine, audit.data, audit.tasks, listener).rows
+    in_rounds = [task for task in audit.tasks if task.estimator.most_draws is not None]
+    others = [task for task in audit.tasks if task.estimator.most_draws is None]
+    recomputed = dict[tuple[str, NoiseLevel, str], Row]()
+    ids_by_draws = _ids_by_draws(rows, in_rounds)
+    for draws, ids in sorted(ids_by_draws.items()):
+        data = _chosen(audit.data, ids)
+        # In the rounds of the run: a network that mixes the images of a batch then sees the same.
+        rounds = [earlier for earlier in rounds_of(audit.tasks) if earlier.draws < draws]
+        rounds.append(Round(draws, 1.0))
+        computed = compute(audit, audit.engine, data, in_rounds, listener, rounds=rounds).rows
+        recomputed.update(
+            (row.key, computed[row.key])
+            for row in rows
+            if row.key in computed and _draws_behind(row) == draws
+        )
+    if others:
+        ids = {row.sample_id for row in rows}
+        data = _chosen(audit.data, ids)
+        recomputed.update(compute(audit, audit.engine, data, others, listener).rows)
+    return recomputed
+
+
+def _ids_by_draws(rows: Sequence[Row], in_rounds: Sequence[Task]) -> dict[int, set[str]]:
+    """The samples that have results of these tasks from each number of copies."""
+    names = {task.label for task in in_rounds}
+    ids = dict[int, set[str]]()
+    for row in rows:
+        if row.estimator in names:
+            ids.setdefault(_draws_behind(row), set()).add(row.sample_id)
+    return ids
+
+
+def _draws_behind(row: Row) -> int:
+    """The copies behind a result; a clean pass comes before them."""
+    return row.votes.draws if row.votes is not None else row.forwards - 1
+
+
+def _chosen(data: Dataset, ids: set[str]) -> Dataset:
+    """These samples of a data set, in its order; the data set itself if they are all."""
+    places = [place for place in range(len(data)) if data.sample_id(place) in ids]
+    return data if len(places) == len(data) else Selected(data, places)
 
 
 def _differences(run: Run, row: Row, now: Row) -> Iterator[Mismatch]:
@@ -298,8 +350,8 @@ def _other_draws(row: Row, now: Row) -> Iterator[Mismatch]:
     rounding explains."""
     if row.votes is None or row.votes.bits is None:
         return
-    recorded = bits_of(row)
-    recomputed = bits_of(now)
+    recorded = bits_of_votes(row.votes, row.predicted)
+    recomputed = None if now.votes is None else bits_of_votes(now.votes, row.predicted)
     if recorded is None or recomputed is None or len(recorded) != len(recomputed):
         yield Mismatch(row, "kept", "in the row", "not")
         return

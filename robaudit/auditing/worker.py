@@ -8,17 +8,17 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from robaudit.auditing.chunks import Chunk, Step, Worker
 from robaudit.auditing.environment import deterministic, explained, pick_device
 from robaudit.auditing.prepare import PreparedAudit, Request, open_audit, prepare
+from robaudit.auditing.rounds import Work
 from robaudit.errors import DataError, ModelError, RobauditError
 from robaudit.models.logits import rounded_products
 from robaudit.models.model_files import model_path
 from robaudit.progress import Listener
 from robaudit.runs.info import Measured
-from robaudit.spec.model import AuditSpec
 from robaudit.system import keep_freed_memory
 
 
@@ -54,7 +54,7 @@ class _Ready:
     ) -> _Ready:
         """An audit with a worker for its chunks, and the report about both."""
         worker = audit.worker()
-        images = worker.next_images(audit.tasks)
+        images = worker.next_images([Work(task) for task in audit.tasks])
         return cls(audit, worker, Report(host, audit.info, audit.seen, messages, images))
 
 
@@ -86,24 +86,17 @@ class RayWorker:
         # Torch's settings stay until the process ends, which is the worker's own.
         self._settings = ExitStack()
 
-    def prepare(self, request: Request, spec: AuditSpec, device: str) -> Report:
-        """Prepare the audit. One that is prepared already keeps model and data, and gets the new
-        numbers of draws.
+    def prepare(self, request: Request, device: str) -> Report:
+        """Prepare the audit, unless it is prepared already.
 
         Args:
             request: what is asked for, and objects in memory.
-            spec: the request's, with this analysis's numbers of draws.
             device: of this worker.
         """
         with self._computing, _explaining():
-            ready = self._ready
-            if ready is None:
-                ready = self._prepared(replace(request, spec=spec), device)
-            elif ready.audit.spec != spec:
-                adapted = ready.audit.again(spec)
-                ready = _Ready.from_audit(adapted, ready.report.host, ready.report.told)
-            self._ready = ready
-            return ready.report
+            if self._ready is None:
+                self._ready = self._prepared(request, device)
+            return self._ready.report
 
     def _prepared(self, request: Request, device_name: str) -> _Ready:
         """The audit of a request, prepared on a device.
@@ -143,7 +136,7 @@ class RayWorker:
         """Compute a chunk, step by step.
 
         Args:
-            chunk: tasks and places.
+            chunk: work and places.
             ids: the ids of the samples at these places.
 
         Yields:
@@ -169,10 +162,10 @@ class RayWorker:
             # Before the lock: this thread reads while the other computes.
             images = list(worker.read(chunk.places))
             with self._computing:
-                for step in worker.compute(chunk.tasks, images, collector, lambda *_: None):
+                for step in worker.compute(chunk, images, collector, lambda *_: None):
                     notes = [text for _, text in collector.messages]
                     collector.messages = []
-                    yield step, worker.next_images(chunk.tasks), notes
+                    yield step, worker.next_images(chunk.work), notes
 
 
 @contextmanager

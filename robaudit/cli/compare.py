@@ -68,8 +68,8 @@ def compare(
     from robaudit.compare.difference import compare as compare_runs
     from robaudit.compare.gate_changes import QUANTITIES, decide
     from robaudit.gates.decide import EXIT_CODES, overall
-    from robaudit.runs.run import read_run
     from robaudit.spec.gate_grammar import parse_gate
+    from robaudit.stats.reading import read_run
 
     if format_ in ("junit", "github") and not gates:
         raise SpecError(

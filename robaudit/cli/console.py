@@ -144,7 +144,7 @@ def leading_warnings(runs: Sequence[Run], *, in_table: bool) -> list[Text]:
     lines = []
     for run in runs:
         name = f"{run.info.name}: " if len(runs) > 1 else ""
-        lines += [printable(f"warning: {name}{text}") for text in run.info.warnings]
+        lines += [printable(f"warning: {name}{text}") for text in run.info.notices]
     if in_table:
         return [Text(line, "yellow") for line in lines]
     for line in lines:
@@ -166,6 +166,7 @@ class Reporter(Listener):
         clock: seconds.
         action: what the display calls the work.
         unit: what is counted.
+        said: notes and warnings that were printed; they are not printed again.
     """
 
     def __init__(
@@ -176,7 +177,9 @@ class Reporter(Listener):
         clock: Clock = time.monotonic,
         action: str = AUDITING,
         unit: str = "samples",
+        said: set[str] | None = None,
     ) -> None:
+        self._said = set[str]() if said is None else said
         self._action = action
         self._unit = unit
         self._console = messages()
@@ -204,11 +207,15 @@ class Reporter(Listener):
 
     def note(self, text: str) -> None:
         """Print a note, unless quiet."""
-        if not self._quiet:
+        if not self._quiet and text not in self._said:
+            self._said.add(text)
             self._console.print(f"[dim]note:[/dim] {escape(printable(text))}")
 
     def warn(self, text: str) -> None:
         """Print a warning, always."""
+        if text in self._said:
+            return
+        self._said.add(text)
         self._console.print(f"[yellow]warning:[/yellow] {escape(printable(text))}")
 
     def doing(self, what: str) -> None:
@@ -228,9 +235,6 @@ class Reporter(Listener):
         self._end_stage()
         if self._may_handle_interrupts():
             self._previous_handler = signal.signal(signal.SIGINT, self._interrupted)
-        # A finished run has a note of its own.
-        if 0 < done < total:
-            self.note(f"resuming: {done} of {total} {self._unit} are already on disk")
         self._bar = None
         if done < total and self._draws():
             self._bar = audit_bar(self._console, self._clock, self._action)
@@ -250,6 +254,15 @@ class Reporter(Listener):
             return False
         # Ignored in a background job: it stays so.
         return signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+    def round(self, draws: int, most: int, done: int) -> None:
+        """Show that a round starts."""
+        self._progress.round(draws, most, done)
+
+    def found(self, estimate: str, gate: str) -> None:
+        """Show the estimate after a round."""
+        self._progress.found(estimate, gate)
+        self._print_line()
 
     def working(self, share: float) -> None:
         """Show that this share of the work is done."""

@@ -44,8 +44,8 @@ def demo(
     from robaudit.report.summary_section import SummarySection
     from robaudit.report.tables import Terminal
     from robaudit.runs.folder import in_runs
-    from robaudit.runs.run import read_run
     from robaudit.stats.flags import flag
+    from robaudit.stats.reading import read_run
 
     specs = {name: Path(str(files("robaudit.demo") / f"{name}.yaml")) for name in _MODELS}
     folders = {name: in_runs(f"demo-{name}", out) for name in _MODELS}

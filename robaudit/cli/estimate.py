@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -33,14 +34,15 @@ from robaudit.spec.origin import Location
 from robaudit.spec.skipping import OnError, on_error_of
 
 if TYPE_CHECKING:
-    from robaudit.auditing.audit import SharedSetup
+    from robaudit.auditing.audit import Analyses
     from robaudit.gates.decide import Decision, Verdict
-    from robaudit.runs.info import UntilDecided
     from robaudit.runs.run import Run
     from robaudit.spec.model import AuditSpec
 
+# A step is not interrupted, so a slow one ends after the time of the audit. Beyond this share of
+# the time and these seconds it counts as one that never ends (docs/trust.md).
+_LATEST = 1.5
 _LAST_STEP = 10.0
-"""Seconds that the current step may take after the time of the audit is over (docs/trust.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +210,9 @@ class _Audit:
         extend: add to the run in the folder.
         fresh: refuse a folder that exists.
         ray_address: the head node of a Ray cluster.
-        budget: seconds that a new run may take; None: as long as it takes.
+        deadline: when to end, on the clock of ``time.perf_counter``; None: when it is complete.
         quiet: print only warnings and errors.
+        said: notes that were printed.
     """
 
     command: str
@@ -218,16 +221,18 @@ class _Audit:
     extend: bool
     fresh: bool
     ray_address: str | None
-    budget: float | None
+    deadline: float | None
     quiet: bool
+    # Of an audit that grows: each part of it would say the same of model and data.
+    said: set[str] = field(default_factory=set)
 
     def __call__(
         self,
         spec: AuditSpec,
         *,
         out: Path | None,
-        until: UntilDecided | None = None,
-        setup: SharedSetup | None = None,
+        analyse: Analyses | None = None,
+        extend: bool = False,
     ) -> Run:
         """Audit a spec, with a progress bar on standard error.
 
@@ -237,20 +242,22 @@ class _Audit:
         from robaudit.auditing.audit import audit
         from robaudit.cli.console import Reporter
 
-        with Reporter(quiet=self.quiet) as reporter:
+        budget = None
+        if self.deadline is not None:
+            budget = max(0.0, self.deadline - time.perf_counter())
+        with Reporter(quiet=self.quiet, said=self.said) as reporter:
             return audit(
                 spec,
                 out=out,
                 trust=self.trust,
                 on_error=self.on_error,
-                extend=self.extend,
+                extend=self.extend or extend,
                 fresh=self.fresh,
                 listener=reporter,
                 command=self.command,
                 ray_address=self.ray_address,
-                budget=self.budget,
-                until=until,
-                setup=setup,
+                budget=budget,
+                analyse=analyse,
             )
 
 
@@ -266,6 +273,7 @@ def estimate(
     engine: Annotated[Literal["local", "ray"] | None, option(settings.ENGINE)] = None,
     ray_address: Annotated[str | None, option(settings.RAY_ADDRESS)] = None,
     limit: Annotated[int | None, option(settings.LIMIT)] = None,
+    flag: Annotated[float | None, option(settings.FLAG)] = None,
     budget: Annotated[str | None, option(settings.BUDGET)] = None,
     seed: Annotated[int | None, option(settings.SEED)] = None,
     workers: Annotated[int | None, option(settings.WORKERS)] = None,
@@ -292,7 +300,8 @@ def estimate(
 
     If it is interrupted, the same command continues where it stopped. With --gate it samples until
     the gates are decided, and exits as robaudit gate does: 0 if all pass, 1 if one fails, 4 if one
-    is inconclusive. With --population all draws are taken at once.
+    is inconclusive. With --population, a random subset of the data (dataset.sample) grows where
+    images are lacking.
 
     Example: robaudit estimate spec.yaml --sigma 0.05 --sigma 8/255 --limit 100
     Example: robaudit estimate spec.yaml --gate "mean(sigma=0.05) >= 0.9" --report report.html
@@ -314,9 +323,7 @@ def estimate(
     )
     # Mistakes in the command come first: they are answered before torch is imported.
     gate_options.refuse_without_gates()
-    _refuse_combinations(
-        deciding=gate_options.sequential, extend=extend, fresh=fresh, budget=budget is not None
-    )
+    _refuse_combinations(deciding=gate_options.sequential, extend=extend, fresh=fresh)
     seconds = None if budget is None else parse_duration(budget)
     errors = on_error_of(on_error)
     files = _Files(tuple(reports or ()), junit, trust)
@@ -324,6 +331,7 @@ def estimate(
     levels(noise, level, sigma)
     keys: Mapping[Setting, object] = {
         settings.LIMIT: limit,
+        settings.FLAG: flag,
         settings.SEED: seed,
         settings.DEVICE: device,
         settings.ENGINE: engine,
@@ -367,23 +375,46 @@ def estimate(
         # With gates it is checked once, before the first interim analysis.
         fresh=fresh and not gate_options.sequential,
         ray_address=ray_address,
-        budget=seconds,
+        deadline=None if seconds is None else _since_start() + seconds,
         quiet=quiet,
     )
-    if gate_options.sequential:
-        raise typer.Exit(_until_decided(audit_spec, out, audit, files, gate_options, fresh=fresh))
-    code = _once(audit_spec, out, audit, files, gate_options)
+    with _within(seconds), _showing_interrupted(quiet=quiet):
+        if gate_options.sequential:
+            code = _until_decided(audit_spec, out, audit, files, gate_options, fresh=fresh)
+        else:
+            code = _once(audit_spec, out, audit, files, gate_options)
     raise typer.Exit(code)
 
 
-def _refuse_combinations(*, deciding: bool, extend: bool, fresh: bool, budget: bool) -> None:
+def _since_start() -> float:
+    """When this program began, on the clock of ``time.perf_counter``."""
+    import psutil
+
+    seconds_ago = time.time() - float(psutil.Process().create_time())
+    return time.perf_counter() - seconds_ago
+
+
+@contextmanager
+def _showing_interrupted(*, quiet: bool) -> Iterator[None]:
+    """Print what an audit has, if Ctrl-C ends it."""
+    from robaudit.auditing.audit import Interrupted
+    from robaudit.cli.reading import print_run
+
+    try:
+        yield
+    except Interrupted as error:
+        if not quiet:
+            print_run(error.run)
+        raise
+
+
+def _refuse_combinations(*, deciding: bool, extend: bool, fresh: bool) -> None:
     """Refuse options that contradict each other.
 
     Args:
         deciding: whether the audit decides gates.
         extend: whether ``--extend`` is given.
         fresh: whether ``--fresh`` is given.
-        budget: whether ``--budget`` is given.
 
     Raises:
         SpecError: two of them do not go together.
@@ -397,13 +428,6 @@ def _refuse_combinations(*, deciding: bool, extend: bool, fresh: bool, budget: b
     if extend and fresh:
         raise SpecError(
             settings.FRESH, "refuses the run that --extend needs", "leave one of them out"
-        )
-    if budget and (extend or deciding):
-        other = "--extend" if extend else "sampling until gates are decided"
-        raise SpecError(
-            settings.BUDGET,
-            f"cannot be combined with {other}",
-            "lower --limit or the draws instead",
         )
 
 
@@ -438,8 +462,7 @@ def _once(
     # A run to extend may have results that the spec no longer names.
     if not audit.extend:
         refuse_beyond(spec)
-    with _within(audit.budget):
-        run = audit(spec, out=out)
+    run = audit(spec, out=out)
     decisions = None
     if gate_options.junit:
         # Not the gates in run.json: those of the spec may have changed since a run was finished.
@@ -468,23 +491,22 @@ def _once(
     return 0
 
 
-def _within(budget: float | None) -> AbstractContextManager[None]:
+def _within(seconds: float | None) -> AbstractContextManager[None]:
     """End the process if an audit is still busy long after its budget.
 
     The audit itself looks at the clock between its steps. This is for a network that never returns.
 
     Args:
-        budget: seconds; None: no limit.
+        seconds: of the budget; None: no limit.
     """
-    from robaudit.auditing.expected import LATEST
     from robaudit.cli.signals import ended_by_clock
 
-    seconds = None if budget is None else LATEST * budget + _LAST_STEP
+    limit = None if seconds is None else _LATEST * seconds + _LAST_STEP
     line = (
-        "error: --budget: was over a while ago, and the model still computes; "
-        "is there a loop in it? Finished work is on disk: run the same command again to continue"
+        "error: --budget: was over a while ago, and the model still computes; is there a loop in "
+        "it? What is finished is on disk: robaudit show reads it, and the same command continues"
     )
-    return ended_by_clock(seconds, line, SpecError.exit_code)
+    return ended_by_clock(limit, line, SpecError.exit_code)
 
 
 def _until_decided(
@@ -526,9 +548,8 @@ def _until_decided(
     counts_as: Verdict = gate_options.inconclusive or "inconclusive"
     files.write(outcome.run, spec, outcome.decisions, counts_as, quiet=audit.quiet)
     if not audit.quiet:
-        # Empty after a single analysis, of all draws.
-        if outcome.draws:
-            say(f"{sum(outcome.draws):,} draws per image in all; a single run has {outcome.most:,}")
+        if outcome.analyses > 1:
+            say(f"{outcome.analyses} interim analyses")
         # The gates still count if the reader of the summary leaves.
         with reader_may_leave():
             print_run(outcome.run)
@@ -536,12 +557,12 @@ def _until_decided(
     return report_gates(outcome.decisions, counts_as, "text", None, subject)
 
 
-def _say_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> None:
+def _say_analysis(how_far: str, decisions: Sequence[Decision]) -> None:
     """Print the gates at an interim analysis."""
     from robaudit.cli.console import say
     from robaudit.gates.decision_text import lines
 
-    say(f"interim analysis after {draws:,} of {most:,} draws per image:")
+    say(f"interim analysis after {how_far}:")
     # The last line is about all gates together, and there is no such verdict yet.
     for _, line in lines(decisions)[:-1]:
         say(f"  {line}")

@@ -67,7 +67,7 @@ def gate(
     from robaudit.cli.console import say
     from robaudit.gates.sources import confidence_of, decide_by, find_rules
     from robaudit.report.ci.document import Subject
-    from robaudit.runs.run import read_run
+    from robaudit.stats.reading import read_run
     from robaudit.text import printable
 
     opened = read_run(run)
@@ -84,7 +84,7 @@ def gate(
         level = confidence_of(opened.info, confidence)
         say(
             "this run was sampled until its gates were decided: each interim analysis, and so "
-            f"every gate, is at {100 * level:.3g} %"
+            f"every gate, is at {100 * level:.4g} %"
         )
     skipped = opened.info.totals.skipped
     if skipped:

@@ -139,7 +139,7 @@ def plot(
         drawing = _noise(runs[0], noise, level, sigma, max_images or _PREVIEWED, set_, trust=trust)
     else:
         from robaudit.report.sections import SectionRequest
-        from robaudit.runs.run import read_run
+        from robaudit.stats.reading import read_run
 
         request = SectionRequest(
             estimators=tuple(estimator or ()),

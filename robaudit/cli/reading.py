@@ -29,7 +29,7 @@ from robaudit.cli.options import (
     levels,
     option,
 )
-from robaudit.errors import RobauditError, SpecError
+from robaudit.errors import NoResultsYetError, RobauditError, SpecError
 from robaudit.report.sections import (
     CLASSES,
     FLAGGED,
@@ -114,7 +114,13 @@ def show(
         label=tuple(label or ()),
         options=_read_section_options(options),
     )
-    _show(section, [run, *(with_ or ())], request, format_, output)
+    try:
+        _show(section, [run, *(with_ or ())], request, format_, output)
+    except NoResultsYetError as error:
+        # An audit that has just begun, or was killed before its first result, is no mistake.
+        from robaudit.cli.console import say
+
+        say(f"{error.where} {error.what}")
 
 
 def _read_section_options(written: Mapping[str, list[str] | None]) -> dict[str, Any]:
@@ -279,7 +285,7 @@ def _show(
     from robaudit.cli.console import leading_warnings, show
     from robaudit.cli.output_streams import check_output, emit
     from robaudit.report.tables import latex_text, markdown_text
-    from robaudit.runs.run import read_run
+    from robaudit.stats.reading import read_run
 
     # Mistakes in the command come first, before a run is read.
     refuse_unused(name, request)
@@ -351,25 +357,21 @@ def _write_rows(paths: Sequence[Path], request: SectionRequest, form: str, to: P
     from robaudit.cli.console import say
     from robaudit.cli.output_streams import put, write_output
     from robaudit.runs.arrow import parquet_pieces
-    from robaudit.runs.folder import RunFolder
     from robaudit.runs.groups import GroupKey
-    from robaudit.runs.run import Run, chosen, read_run
+    from robaudit.runs.run import chosen
     from robaudit.runs.serialise import rows_csv, rows_json
+    from robaudit.stats.reading import read_run
 
     _refuse_for_rows(paths, form, to)
     (path,) = paths
-    folder = RunFolder(path)
-    info = folder.info()
-    if info.complete:
-        run = read_run(path, kept=form == "json")
-    else:
-        run = Run(path, info, folder.rows_so_far())
+    run = read_run(path, kept=form == "json")
+    info = run.info
     rows: Iterable[Row] = run.rows
     if request.estimators or request.levels:
         keys = dict.fromkeys(map(GroupKey.from_row, rows))
         wanted_keys = set(chosen(keys, request.estimators, request.levels, str(path)))
         rows = (row for row in run.rows if GroupKey.from_row(row) in wanted_keys)
-    names = info.data.class_names
+    names = info.class_names
     # Piece by piece: the rows of a large run do not fit into memory as one text.
     pieces: Iterable[str | bytes]
     if form == "parquet":
@@ -383,7 +385,7 @@ def _write_rows(paths: Sequence[Path], request: SectionRequest, form: str, to: P
     else:
         write_output(to, pieces)
     if not info.complete:
-        say(f"note: {path} is unfinished: these are the {len(run.rows)} rows it has so far")
+        say(f"note: {path}: {info.so_far}")
 
 
 def _refuse_for_rows(paths: Sequence[Path], form: str, to: Path | None) -> None:

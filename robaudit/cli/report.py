@@ -90,7 +90,7 @@ def report(
     from robaudit.cli.output_streams import put, write_output
     from robaudit.report.html.content import gather
     from robaudit.report.sections import SectionRequest
-    from robaudit.runs.run import read_run
+    from robaudit.stats.reading import read_run
 
     markdown = check_report(output, format_)
     source = image_source(data, trust)

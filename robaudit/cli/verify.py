@@ -88,7 +88,7 @@ def verify(
     """
     # Before the imports that follow, which take a while.
     most = _number_of_samples(samples)
-    from robaudit.runs.run import read_run
+    from robaudit.stats.reading import read_run
 
     # With the draws that kept the class, which are recomputed, too.
     opened = read_run(run, kept=True)

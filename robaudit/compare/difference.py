@@ -43,7 +43,7 @@ from robaudit.numerics.image_intervals import (
 from robaudit.numerics.intervals import paired_difference, share_variance
 from robaudit.runs.groups import GroupKey
 from robaudit.runs.run import Run, chosen
-from robaudit.runs.table import Columns, antithetic, common_draws
+from robaudit.runs.table import Columns, pooled_votes
 from robaudit.settings import THRESHOLD
 from robaudit.stats.flags import Certainty, check_threshold, usual_threshold
 from robaudit.text import known_name
@@ -409,15 +409,14 @@ def _noisy_measured(group: Group, labelled: Mask, confidence: float) -> Estimate
 def _label_votes(side: Columns, mask: Mask, confidence: float) -> Estimate | None:
     """The mean share of votes for the labels of selected images.
 
-    None where the images have different numbers of draws, whose votes cannot be pooled.
+    None where the images have different numbers of antithetic pairs, which cannot be pooled.
     """
     draws = side.label_draws[mask]
-    number = common_draws(draws)
-    if number is None:
+    pooled, split = pooled_votes(draws, side.label_split[mask])
+    if pooled is None:
         return None
     shares = side.hits[mask] / draws
-    split = antithetic(side.label_split[mask])
-    images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=number, split=split)
+    images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=pooled, split=split)
     bounds = measured_mean(images, confidence)
     return Estimate.measured(float(shares.mean()), bounds, images.method)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from robaudit.errors import SpecError
@@ -20,6 +20,7 @@ from robaudit.gates.statistics import check_range, group_of, statistic_of
 from robaudit.numerics.image_intervals import these_images
 from robaudit.plugins import STATISTICS, BrokenContractError, blaming, entry_point, shown
 from robaudit.records import Inline, Record, published
+from robaudit.runs.info import UntilDecided
 from robaudit.runs.run import Run
 from robaudit.settings import POINT, joined
 from robaudit.spec.gate_grammar import NO_WARNINGS, Gate
@@ -125,9 +126,10 @@ def decide(
     population: bool = False,
     point: bool = False,
     confidence: float = 0.95,
+    schedule: UntilDecided | None = None,
     strict: bool = False,
 ) -> tuple[Decision, ...]:
-    """Decide gates on a finished run, each by its own interval at this confidence.
+    """Decide gates on a run, each by its own interval at this confidence.
 
     The confidence is not corrected for the number of gates.
 
@@ -140,6 +142,8 @@ def decide(
         point: values alone decide where no interval covers their whole error; else the gate is
             inconclusive.
         confidence: of the intervals, above .5 and below 1.
+        schedule: of analyses of a growing run: the intervals of all of them hold together with its
+            confidence, in place of ``confidence``.
         strict: the run must not have warned: the gate ``warnings <= 0`` comes first.
 
     Returns:
@@ -151,7 +155,9 @@ def decide(
         NothingLeftError: a group has no finite value.
     """
     check_confidence(confidence)
-    basis = Basis(confidence, population, point)
+    if schedule is not None:
+        confidence = schedule.each
+    basis = Basis(confidence, population, point, schedule)
     gates = with_strict(gates, strict)
     results = {key: Evidence(run, columns, basis) for key, columns in run.table.items()}
     decisions = []
@@ -172,8 +178,26 @@ def decide(
             measured = statistic_of(gate).measure(full, evidence)
             if not isinstance(measured, Measured):
                 raise BrokenContractError(f"measure() returned {shown(measured)}, not a Measured")
-        decisions.append(decide_measured(full, measured, basis))
+        decision = decide_measured(full, measured, basis)
+        why_not = "" if decision.count else _why_not_yet(run, basis)
+        if why_not:
+            remarks = [part for part in (why_not, decision.evidence) if part]
+            sentence = joined("; ", remarks)
+            decision = replace(decision, verdict="inconclusive", evidence=sentence, more=None)
+        decisions.append(decision)
     return tuple(decisions)
+
+
+def _why_not_yet(run: Run, basis: Basis) -> str:
+    """Why no gate on the results of an unfinished run may be decided; empty if it may."""
+    info = run.info
+    if basis.schedule is not None and info.is_between_looks:
+        return "between two analyses of its schedule: run robaudit estimate again"
+    # A random subset is computed in random order, so that a part of it is one, too.
+    is_random = basis.population and bool(info.spec.get("dataset", {}).get("sample"))
+    if info.images_to_come and not is_random:
+        return f"{info.images_to_come:,} images have no result yet"
+    return ""
 
 
 def with_strict(gates: Sequence[Gate], strict: bool) -> Sequence[Gate]:

@@ -151,7 +151,7 @@ def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
         for decision in decisions
         if not (decision.estimate.covers is Covers.NOTHING or decision.exact or decision.count)
     ]
-    confidences = dict.fromkeys(f"{100 * decision.confidence:.6g}" for decision in uncertain)
+    confidences = dict.fromkeys(f"{100 * decision.confidence:.4g}" for decision in uncertain)
     scope = ""
     if confidences:
         scope = f"; intervals {' and '.join(confidences)} %, each gate alone"

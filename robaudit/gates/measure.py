@@ -9,8 +9,10 @@ from typing import Annotated
 
 from robaudit.errors import SpecError
 from robaudit.estimates import Bounds, Covers, Estimate
+from robaudit.numerics.image_intervals import simultaneous
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.records import Inline, Record
+from robaudit.runs.info import UntilDecided
 from robaudit.spec.gate_grammar import Gate
 from robaudit.text import class_name
 
@@ -24,11 +26,20 @@ class Basis:
         population: use the intervals for the population, else those for the measurement of these
             images.
         point: let the value alone decide where no interval covers its whole error.
+        schedule: of analyses of a growing run, of which ``confidence`` is the one of each; None: it
+            is analysed once.
     """
 
     confidence: float
     population: bool = False
     point: bool = False
+    schedule: UntilDecided | None = None
+
+    def shared(self, number: int) -> float:
+        """The confidence of each of ``number`` intervals that hold together."""
+        if self.schedule is None:
+            return simultaneous(self.confidence, number)
+        return self.schedule.each_of(number)
 
     @property
     def covers(self) -> Covers:

@@ -63,6 +63,7 @@ def decide_by(
         population=population,
         point=point or rules.point,
         confidence=confidence_of(run.info, confidence),
+        schedule=run.info.until_decided if confidence is None else None,
         strict=strict,
     )
 
@@ -96,8 +97,8 @@ def confidence_of(info: RunInfo, requested: float | None) -> float:
     if requested is not None:
         check_confidence(requested)
         return requested
-    # Interim analyses share the error (Bonferroni). At the confidence of one of them, the finished
-    # run reaches the verdicts of the analysis that decided.
+    # Analyses share the error. At the confidence of one of them, the run reaches the verdicts of
+    # the analysis that decided.
     until = info.until_decided
     return 0.95 if until is None else until.each
 

@@ -13,7 +13,6 @@ from robaudit.errors import SpecError
 from robaudit.estimates import Bounds, Covers, Estimate
 from robaudit.gates.evidence import Evidence, matching_groups, only_group, refuse_results_of
 from robaudit.gates.measure import ClassPart, Measured, Method, check_between, counted_share
-from robaudit.names import ResultName
 from robaudit.numerics.image_intervals import (
     BY_RANKS,
     LIKE_THESE,
@@ -27,12 +26,11 @@ from robaudit.numerics.image_intervals import (
     population_quantile,
     population_share,
     restated,
-    simultaneous,
 )
 from robaudit.plugins import STATISTICS, load_object, reference
 from robaudit.quantities import LOSS, Quantity
 from robaudit.runs.groups import GroupKey
-from robaudit.runs.table import antithetic, common_draws
+from robaudit.runs.table import pooled_votes
 from robaudit.spec.gate_grammar import Gate
 from robaudit.text import known_name
 
@@ -181,11 +179,7 @@ def _why_draws_do_not_help(evidence: Evidence, images: MeasuredImages) -> str:
     if evidence.scale.name == LOSS.name:
         return "more copies, or more temperatures and steps, narrow its intervals"
     if images.adaptive:
-        estimator = ResultName.parse(evidence.key.estimator).estimator
-        return (
-            f"its images stop adaptively: give {estimator} a fixed number of samples, or a "
-            "smaller tolerance"
-        )
+        return "its images stopped adaptively: audit them without a flag"
     return ""
 
 
@@ -256,13 +250,11 @@ def _noisy_accuracy(gate: Gate, evidence: Evidence) -> Measured:
     rows = evidence.rows.take(evidence.rows.label_draws > 0)
     draws = rows.label_draws
     shares = rows.hits / rows.label_draws
-    same_draws = common_draws(rows.label_draws)
     # The stored intervals are of the votes for the prediction; those for the label need their own.
     ends = restated(shares, shares, shares, draws, TAIL, rows.label_split)
-    # Votes are pooled where all images have equally many; antithetic draws pool pairs of votes.
-    split = None if same_draws is None else antithetic(rows.label_split)
+    pooled, split = pooled_votes(draws, rows.label_split)
     unknown = evidence.rows.not_finite
-    images = MeasuredImages(shares, *ends, 0.0, 1.0, unknown=unknown, draws=same_draws, split=split)
+    images = MeasuredImages(shares, *ends, 0.0, 1.0, unknown=unknown, draws=pooled, split=split)
     number = evidence.size if evidence.basis.population else round(float(draws.mean()))
     return replace(
         _mean(gate, evidence, images, 1.0),
@@ -284,7 +276,7 @@ def _of_classes(
     basis = evidence.basis
     names = evidence.run.class_names
     # The worst class is known only from the values: its interval must hold whichever it is.
-    class_confidence = simultaneous(basis.confidence, len(parts))
+    class_confidence = basis.shared(len(parts))
     intervals = [_mean_of(images, evidence, class_confidence) for images in parts.values()]
     ends = [bounds for bounds, _ in intervals]
     method = f"simultaneous over {len(parts)} classes, {intervals[0][1]}"

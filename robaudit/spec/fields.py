@@ -184,9 +184,9 @@ def _renamed(
     return present
 
 
-SAMPLES_ARE_DRAWS: Mapping[str, str] = {"samples": "draws", "max_samples": "max_draws"}
-"""The former names of numbers of draws, by which they are still accepted: a sample is a member of
-the data set."""
+SAMPLES_ARE_DRAWS: Mapping[str, str] = {"samples": "draws"}
+"""The former name of a number of draws, by which it is still accepted: a sample is a member of the
+data set."""
 
 
 class SpecSection(BaseModel):

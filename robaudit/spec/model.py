@@ -658,6 +658,11 @@ class AuditSpec(SpecSection):
         EstimatorSpec(name=DEFAULT_ESTIMATOR),
     )
     run: RunSpec = RunSpec()
+    flag: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None,
+        description="a probability of staying robust: an image that is certain to lie on one side "
+        "of it takes no more noisy copies, for example 0.5; for lists of images, not for means",
+    )
     gates: OneOrMore[Annotated[str, AfterValidator(_gate)]] = Field(
         (),
         max_length=MOST_GATES,
@@ -712,8 +717,13 @@ class AuditSpec(SpecSection):
         return self
 
     def document(self) -> dict[str, Any]:
-        """The spec as plain JSON values, with every default filled in."""
-        return self.model_dump(mode="json")
+        """The spec as plain JSON values, with every default filled in; without a flag, if there is
+        none."""
+        document = self.model_dump(mode="json")
+        # Runs from before there was a flag have the same identity.
+        if document["flag"] is None:
+            del document["flag"]
+        return document
 
 
 _SAME_RESULTS = (

@@ -3,7 +3,6 @@ is."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from robaudit import audit, load_spec
 from robaudit.runs.folder import locked
 from tests.cli.conftest import Refuse
 from tests.specs import digits, read_info, write
+from tests.states import change_info
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +22,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     audit(load_spec(write(folder, digits())), out=folder / "run")
     return folder
-
-
-def change_info(run: Path, **values: Any) -> None:
-    info = read_info(run) | values
-    (run / "run.json").write_text(
-        json.dumps({key: value for key, value in info.items() if value is not None})
-    )
 
 
 def test_no_run_to_read(run: Path, refuse: Refuse) -> None:
@@ -48,9 +41,9 @@ def test_filter_that_nothing_meets(run: Path, refuse: Refuse) -> None:
     refuse(command, "run", "--sigma", "-1")
 
 
-def test_unfinished(run: Path, refuse: Refuse) -> None:
-    change_info(run, status="running")
-    refuse("show", "run")
+def until(possible: list[int]) -> dict[str, Any]:
+    """The schedule of a run that is sampled until its gates are decided."""
+    return {"confidence": 0.95, "possible": possible, "growths": 0, "draws": [], "point": False}
 
 
 INFOS: dict[str, Callable[[Path], object]] = {
@@ -61,6 +54,12 @@ INFOS: dict[str, Callable[[Path], object]] = {
     "a number for the model": lambda run: change_info(run, model=3, checksum=None),
     "a text for the noise": lambda run: change_info(
         run, spec=read_info(run)["spec"] | {"noise": "gaussian"}, checksum=None
+    ),
+    "analyses that take days": lambda run: change_info(
+        run, until_decided=until(possible=[1, 2**52, 2**52 + 1]), checksum=None
+    ),
+    "thousands of analyses": lambda run: change_info(
+        run, until_decided=until(possible=list(range(1, 3000))), checksum=None
     ),
     "a number for the spec's model": lambda run: change_info(
         run, spec=read_info(run)["spec"] | {"model": 3}, checksum=None

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from robaudit.auditing import audit, chunk_sizes, main_loop
+from robaudit.auditing import chunk_sizes, main_loop
 from robaudit.cli import estimate
 from robaudit.cli.signals import TERMINATED, ended_by_signals
 from robaudit.spec import schema
@@ -23,7 +23,6 @@ from tests import forks
 from tests.cli.conftest import Refuse
 from tests.cli.test_entry import plain
 from tests.conftest import RunCli
-from tests.golden import Golden
 from tests.specs import digits, tree, write
 
 LONG = digits(limit=60, estimators=[{"mc": {"draws": 400}}])
@@ -226,19 +225,6 @@ def test_a_budget_ends_a_network_that_never_answers(tmp_path: Path) -> None:
         done = command.answer()
     assert (done.returncode, done.stdout) == (2, "")
     assert "\nerror: --budget: was over a while ago, and the model still computes" in done.stderr
-
-
-def test_an_audit_that_became_slower_than_its_budget_is_stopped(
-    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, golden: Golden
-) -> None:
-    monkeypatch.setattr(audit, "LATEST", 0.0)
-    monkeypatch.setattr(main_loop, "_FLUSH_SECONDS", 0.0)
-    monkeypatch.setattr(chunk_sizes, "MOST_IMAGES", 4)
-    write(tmp_path, LONG)
-    code, out, err = run_cli("estimate", "spec.yaml", "--out", "run", "--budget", "5m")
-    assert (code, out) == (2, "")
-    golden.lines(err, "error: ")
-    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
 
 
 def test_an_interrupt_that_is_ignored_stays_ignored(tmp_path: Path) -> None:

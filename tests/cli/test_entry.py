@@ -205,8 +205,8 @@ def test_in_a_folder_that_was_deleted(folder: Path, tmp_path: Path) -> None:
 
 def test_a_bug_shows_its_traceback_only_when_asked(folder: Path) -> None:
     code = (
-        "import sys, robaudit.runs.run\n"
-        "robaudit.runs.run.read_run = lambda path: 1 / 0\n"
+        "import sys, robaudit.stats.reading\n"
+        "robaudit.stats.reading.read_run = lambda path: 1 / 0\n"
         "sys.argv = ['robaudit', 'show', 'run']\n"
         "from robaudit.cli import main\n"
         "main()\n"

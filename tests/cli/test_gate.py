@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from robaudit import audit, load_spec
-from robaudit.runs.run import read_run
+from robaudit.stats.reading import read_run
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
 from tests.golden import Golden

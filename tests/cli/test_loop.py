@@ -90,26 +90,29 @@ def test_rows_do_not_depend_on_the_number_of_threads(
         assert (tmp_path / "run0" / name).read_bytes() == (tmp_path / "run3" / name).read_bytes()
 
 
-def limited(
-    images: int, real: Callable[[MonteCarlo, ImageBatch], Sequence[Result]]
-) -> Callable[[MonteCarlo, ImageBatch], Sequence[Result]]:
+Further = Callable[[MonteCarlo, ImageBatch, Sequence[Result] | None, int], Sequence[Result]]
+
+
+def limited(images: int, real: Further) -> Further:
     """mc on a machine whose memory holds so many images."""
 
-    def estimate(self: MonteCarlo, batch: ImageBatch) -> Sequence[Result]:
+    def further(
+        self: MonteCarlo, batch: ImageBatch, earlier: Sequence[Result] | None, draws: int
+    ) -> Sequence[Result]:
         if len(batch.x) > images:
             raise RuntimeError(
                 "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate "
                 "memory: you tried to allocate 9 bytes"
             )
-        return real(self, batch)
+        return real(self, batch, earlier, draws)
 
-    return estimate
+    return further
 
 
 def test_memory_that_runs_out_halves_the_chunk(
     whole: Path, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
-    monkeypatch.setattr(MonteCarlo, "estimate", limited(1, MonteCarlo.estimate))
+    monkeypatch.setattr(MonteCarlo, "further", limited(1, MonteCarlo.further))
     code, _, err = run_cli("estimate", whole / "spec.yaml", "--out", "run")
     assert code == 0
     golden.lines(err, "note: out of memory")  # once learnt, it is not tried again
@@ -119,7 +122,7 @@ def test_memory_that_runs_out_halves_the_chunk(
 def test_a_single_image_too_large_for_the_memory_is_one_line(
     tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
-    monkeypatch.setattr(MonteCarlo, "estimate", limited(0, MonteCarlo.estimate))
+    monkeypatch.setattr(MonteCarlo, "further", limited(0, MonteCarlo.further))
     spec = write(tmp_path, digits(limit=3, estimators=["softmax", {"mc": {"draws": 10}}]))
     code, out, err = run_cli("estimate", spec, "--out", "run", "--set", "run.batch_size=2")
     assert (code, out) == (2, "")
@@ -139,16 +142,18 @@ def test_an_extension_leaves_the_old_run_readable_until_it_is_done(
     assert run_cli("estimate", spec, "--out", "run").code == 0
     shown = run_cli("show", "run").out
     before = outputs(tmp_path / "run")
-    real = MonteCarlo.estimate
+    real = MonteCarlo.further
 
-    def interrupted(self: MonteCarlo, batch: ImageBatch) -> Sequence[Result]:
+    def interrupted(
+        self: MonteCarlo, batch: ImageBatch, earlier: Sequence[Result] | None, draws: int
+    ) -> Sequence[Result]:
         if batch.at.level == 0.4:
             raise KeyboardInterrupt
-        return real(self, batch)
+        return real(self, batch, earlier, draws)
 
     wide = ("estimate", spec, "--out", "run", "--extend", "--sigma", "0.3", "--sigma", "0.4")
     with monkeypatch.context() as patch:
-        patch.setattr(MonteCarlo, "estimate", interrupted)
+        patch.setattr(MonteCarlo, "further", interrupted)
         assert run_cli(*wide).code == 130
     assert run_cli("show", "run").out == shown
     assert run_cli("estimate", spec, "--out", "run").out == shown

@@ -97,7 +97,6 @@ def test_a_resumed_audit_starts_where_it_stood(lines: Callable[[], list[str]]) -
     told.working(0.25)
     told.end()
     assert lines() == [
-        "note: resuming: 640 of 1000 samples are already on disk",
         "auditing: 640 of 1000 samples, about 90 s left",
     ]
 
@@ -128,7 +127,7 @@ with Reporter() as told:
     ("columns", "says"),
     [
         ("100", r"[-\\|/] certified_radius at sigma 0.25 "),
-        ("60", r"[-\\|/] certified_r… "),
+        ("60", r"[-\\|/] certified_radius … "),
         ("40", "auditing "),
     ],
 )

@@ -35,17 +35,24 @@ def test_a_run_is_logged_and_a_finished_one_left_alone(
     said = lines(tmp_path / "run")
     assert said[0].startswith("note: clean accuracy ")
     assert said[1] == "auditing 70 samples, 0 already on disk"
-    # how many at once is a matter of speed
-    done = [int(line.removesuffix(" of 70 samples")) for line in said[2:]]
-    assert done == sorted(set(done))
-    assert done[-1] == 70
+    assert said[-1] == "20 of 20 copies: 70 of 70 samples"
+    rounds = dict[int, list[int]]()
+    for line in said[2:]:
+        counted = re.fullmatch(r"(\d+) of 20 copies: (\d+) of 70 samples", line)
+        if counted is None:
+            assert re.fullmatch(r"so far: p_robust 0\.\d{3} \[0\.\d{3}, [01]\.\d{3}\]", line)
+            continue
+        rounds.setdefault(int(counted[1]), []).append(int(counted[2]))
+    assert list(rounds) == [1, 8, 16, 20]
+    for done in rounds.values():
+        # how many at once is a matter of speed
+        assert done == sorted(set(done))
+        assert done[-1] == 70
     assert run_cli("estimate", spec, "--out", "run").code == 0
     assert lines(tmp_path / "run") == said
     assert run_cli("estimate", spec, "--out", "run", "--extend", "--limit", "71").code == 0
-    assert lines(tmp_path / "run")[-2:] == [
-        "auditing 71 samples, 70 already on disk",
-        "71 of 71 samples",
-    ]
+    assert "auditing 71 samples, 70 already on disk" in lines(tmp_path / "run")
+    assert lines(tmp_path / "run")[-1] == "20 of 20 copies: 71 of 71 samples"
 
 
 def test_control_characters_are_escaped_and_what_came_before_is_kept(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_ctrl_c_leaves_nothing(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(MonteCarlo, "estimate", interrupted)
+    monkeypatch.setattr(MonteCarlo, "further", interrupted)
     before = tree(tmp_path)
     done = run_cli("validate", spec, "--out", "found")
     assert done.code == 130

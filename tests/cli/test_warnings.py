@@ -236,7 +236,7 @@ def test_estimate_strict(tmp_path: Path, run_cli: RunCli, refuse: Refuse, golden
     )
     assert code == 1
     golden.lines(err)  # the interim analysis: no need for further draws
-    assert out.splitlines()[-1].startswith("fail: of 2 gates 1 passed, 1 failed")
+    assert out.splitlines()[-1].startswith("fail: of 2 gates 1 failed, 1 inconclusive")
     assert "sigma 8 is 8 times" in (tmp_path / "r.md").read_text()
     assert (tmp_path / "gates.xml").read_text().count("<failure") == 1
     assert run_cli("gate", "run").code == 1  # the run remembers what it was sampled for

@@ -144,7 +144,7 @@ CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], list[str]]] =
         imagenet,
         ["--limit", "1", "--sigma", "8/255", "--set", "logit_gaussian.draws=16"],
     ),
-    "csv.yaml": (listed, ["--set", "mc.max_draws=100"]),
+    "csv.yaml": (listed, ["--set", "mc.draws=100"]),
     "ci-gate.yaml": (gated, ["--limit", "4", "--set", "mc.draws=40"]),
     "intermediate-q.yaml": (
         demo,

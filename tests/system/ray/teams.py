@@ -24,7 +24,7 @@ def request(document: Mapping[str, Any], folder: Path | None = None, **rest: Any
 def prepared(given: Request) -> tuple[RayWorker, Report]:
     """A worker on this machine's processor, and what it says when it is ready."""
     worker = RayWorker()
-    return worker, worker.prepare(given, given.spec, "cpu")
+    return worker, worker.prepare(given, "cpu")
 
 
 class RayError(Exception):

@@ -90,7 +90,7 @@ def at_once(worker: RayWorker) -> Callable[..., Iterator[Answer]]:
 def crew_of(
     ray: FakeRay, actors: Sequence[Actor], reports: Sequence[Report], data: Any = OPENED.data
 ) -> RayWorkers:
-    return RayWorkers(ray, [(actor, "cpu") for actor in actors], None, OPENED.spec, reports, data)
+    return RayWorkers(ray, [(actor, "cpu") for actor in actors], None, reports, data)
 
 
 def carried_out(
@@ -128,25 +128,6 @@ def test_lost_workers(ready: tuple[RayWorker, Report], members: int, lost_at: li
     note = r"worker \d on \S+: lost \(ActorDiedError\); its work goes to others until it is back"
     assert all(re.fullmatch(note, text) for text in heard.told)
     assert len(heard.told) <= len(lost_at)
-
-
-def test_the_next_analysis_is_by_the_same_workers(ready: tuple[RayWorker, Report]) -> None:
-    """They, and any that is lost later, are told the new numbers of draws before they get work."""
-    more = OPENED.again(
-        request(digits(**{**SPEC, "estimators": [{"mc": {"draws": 9}}, "softmax"]})).spec
-    )
-    ray = FakeRay([2])
-    actors = actors_of(ready, 2)
-    crew = crew_of(ray, actors, [ready[1]] * 2)
-    crew.again(more.spec)
-    with State() as state:
-        state.begin(OPENED.data, task_names(more.tasks))
-        compute_missing(state, OPENED.data, more.tasks, crew, Heard())
-        draws = [row.votes.draws for sample in state.results() for row in sample.rows if row.votes]
-    assert draws == [9] * 7 * 2
-    assert [spec.estimators for actor in actors for _, spec, _ in actor.opened] == [
-        more.spec.estimators
-    ] * 3
 
 
 def test_a_worker_that_was_restarted_without_work_is_prepared_again(
@@ -190,7 +171,7 @@ def test_a_stop_lets_present_steps_finish(ready: tuple[RayWorker, Report]) -> No
 
     def compute(*args: Any) -> Iterator[Answer]:
         for answer in at_once(ready[0])(*args):
-            heard.stop = heard.stop or answer[0].task is not None
+            heard.stop = heard.stop or answer[0].work is not None
             yield answer
 
     with State() as state:
@@ -330,8 +311,8 @@ class Pretender:
     known: set[tuple[str, Task]] = field(default_factory=set)
 
     def compute(self, chunk: Chunk, ids: Sequence[str]) -> Iterator[Answer]:
-        for task in chunk.tasks:
-            assert any((name, task) not in self.known for name in ids), (
+        for part in chunk.work:
+            assert any((name, part.task) not in self.known for name in ids), (
                 "all of this has come already"
             )
         for step in self.steps(chunk):
@@ -353,11 +334,11 @@ class Pretender:
         if refused := self.refused(places, "read"):
             yield Step(None, 0.0, 0, refused=refused)
             places = [place for place in places if f"s{place}" not in refused]
-        waiting = deque([(places, list(chunk.tasks))] if places else [])
+        waiting = deque([(places, list(chunk.work))] if places else [])
         while waiting:
-            here, tasks = waiting.popleft()
+            here, work = waiting.popleft()
             if len(here) > 1 and self.random.random() < 0.2:
-                waiting.extendleft([(here[1:], list(tasks)), (here[:1], list(tasks))])
+                waiting.extendleft([(here[1:], list(work)), (here[:1], list(work))])
                 continue
             refused = self.refused(here, None)
             here = [place for place in here if f"s{place}" not in refused]
@@ -365,13 +346,14 @@ class Pretender:
                 Clean(f"s{place}", 0, 0, image_digest(Numbers(place + 1)[place])) for place in here
             ]
             yield Step(None, 0.0, len(clean), clean=clean, refused=refused)
-            while here and tasks:
+            while here and work:
                 if (
                     self.random.random() < 0.1
-                ):  # out of memory: the clean pass again, and what is left of the tasks
-                    waiting.appendleft((here, tasks))
+                ):  # out of memory: the clean pass again, and what is left of the work
+                    waiting.appendleft((here, work))
                     break
-                task = tasks.pop(0)
+                part = work.pop(0)
+                task = part.task
                 refused = self.refused(here, TASKS.index(task))
                 here = [place for place in here if f"s{place}" not in refused]
                 rows = [
@@ -380,12 +362,12 @@ class Pretender:
                     for number in range(len(task.names))
                 ]
                 yield Step(
-                    task,
+                    part,
                     0.0,
                     len(here),
                     rows,
                     refused=refused,
-                    finished=[] if tasks else [f"s{place}" for place in here],
+                    finished=[] if work else [f"s{place}" for place in here],
                 )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robaudit.runs.run import read_run
+from robaudit.stats.reading import read_run
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, read_rows, save_npz, tree, write
 from tests.system.ray.clusters import Nodes, estimate

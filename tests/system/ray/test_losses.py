@@ -66,7 +66,7 @@ def resumed(folder: Path, nodes: Nodes, undisturbed: Path) -> None:
     assert 0 < left(folder / "ray") < IMAGES
     code, _, err = estimate(folder, nodes.here, *RAY, nodes.address)
     assert code == 0, err
-    assert re.search(rf"note: resuming: \d+ of {IMAGES} samples are already on disk", err)
+    assert re.search(rf"note: resuming: .* of each of (\d+ of )?{IMAGES} images", err)
     equal(folder / "ray", undisturbed)
     assert len(read_info(folder / "ray")["sessions"]) == 2
 

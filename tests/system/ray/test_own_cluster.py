@@ -35,7 +35,7 @@ def test_an_interrupt_of_the_terminal_goes_to_all_its_processes(
     assert here.deserted()
     code, _, err = estimate(tmp_path, here, *RAY)
     assert code == 0, err
-    assert re.search(r"note: resuming: \d+ of 100 samples are already on disk", err)
+    assert re.search(r"note: resuming: .* of each of (\d+ of )?100 images", err)
 
 
 @pytest.mark.parametrize("when", ["connecting", "opening"])

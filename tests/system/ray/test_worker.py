@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from robaudit import ImageBatch, Result
-from robaudit.auditing import worker as worker_module
 from robaudit.auditing.chunks import Chunk, Step, Worker
 from robaudit.auditing.prepare import Request, open_audit
+from robaudit.auditing.rounds import Work, rounds_of, work_of
 from robaudit.auditing.worker import RayWorker, RestartedError
 from robaudit.errors import DataError, RobauditError
 from robaudit.methods.average_case.mc import MonteCarlo
@@ -28,7 +28,10 @@ SPEC = digits(estimators=[{"mc": {"draws": 5}}, "softmax"])
 def job(given: Request, *places: int) -> tuple[Chunk, tuple[str, ...]]:
     """Everything that some images need, and their ids."""
     opened = open_audit(given, Listener())
-    return Chunk(opened.tasks, places), tuple(map(opened.data.sample_id, places))
+    (whole,) = rounds_of(opened.tasks)[-1:]
+    missing = dict.fromkeys(range(len(opened.tasks)), 0)
+    work = work_of(opened.tasks, missing, whole, turn=True, flag=None)
+    return Chunk(work, places), tuple(map(opened.data.sample_id, places))
 
 
 def computed(worker: RayWorker, given: Request, *places: int) -> list[Step]:
@@ -53,17 +56,25 @@ def test_a_chunk_is_computed() -> None:
         (n, e) for n in ids for e in ("mc", "softmax")
     }
     assert [name for step in steps for name in step.finished] == list(ids)
-    assert worker.prepare(given, given.spec, "cpu") is report, "it is loaded once"
+    assert worker.prepare(given, "cpu") is report, "it is loaded once"
 
 
-def test_other_numbers_of_draws_need_no_other_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = request(SPEC)
-    second = request(digits(estimators=[{"mc": {"draws": 50}}, "softmax"]))
-    worker, report = prepared(first)
-    monkeypatch.setattr(worker_module, "prepare", None)
-    assert worker.prepare(first, second.spec, "cpu") == report
-    rows = [row for step in computed(worker, second, 2) for row in step.rows]
-    assert [row.votes.draws for row in rows if row.votes] == [50]
+def test_a_chunk_goes_on_with_earlier_rows() -> None:
+    given = request(SPEC)
+    worker, _ = prepared(given)
+    opened = open_audit(given, Listener())
+    (mc, *_) = opened.tasks
+    ids = tuple(map(opened.data.sample_id, (2, 5)))
+    (first,) = [
+        step.rows for step, *_ in worker.compute(Chunk((Work(mc, 0, 2),), (2, 5)), ids) if step.rows
+    ]
+    assert [row.votes.draws for row in first if row.votes] == [2, 2]
+    rest = Chunk((Work(mc, 2, 5),), (2, 5), {row.key: row for row in first})
+    (rows,) = [step.rows for step, *_ in worker.compute(rest, ids) if step.rows]
+    (at_once,) = [
+        step.rows for step, *_ in worker.compute(Chunk((Work(mc, 0, 5),), (2, 5)), ids) if step.rows
+    ]
+    assert rows == at_once
 
 
 def test_one_that_was_started_again_says_so() -> None:
@@ -78,7 +89,7 @@ def test_other_data_are_refused(tmp_path: Path, golden: Golden) -> None:
     chunk, ids = job(given, 1, 3)
     for places, names in ((chunk.places, ("1", "4")), ((1, 99), ids)):
         with pytest.raises(DataError) as error:
-            next(worker.compute(Chunk(chunk.tasks, places), names))
+            next(worker.compute(Chunk(chunk.work, places), names))
         golden(error.value)
 
 
@@ -101,14 +112,16 @@ def test_the_next_images_are_read_while_others_are_computed(
     given = request(SPEC)
     both = threading.Event()
     worker, _ = prepared(given)
-    real = MonteCarlo.estimate
+    real = MonteCarlo.further
     read = Worker.read
     waited = list[bool]()
     reads = list[object]()
 
-    def estimate(self: MonteCarlo, batch: ImageBatch) -> Sequence[Result]:
+    def further(
+        self: MonteCarlo, batch: ImageBatch, earlier: Sequence[Result] | None, draws: int
+    ) -> Sequence[Result]:
         waited.append(both.wait(30))
-        return real(self, batch)
+        return real(self, batch, earlier, draws)
 
     def reading(self: Worker, places: Sequence[int]) -> Any:
         reads.append(found := list(read(self, places)))
@@ -116,7 +129,7 @@ def test_the_next_images_are_read_while_others_are_computed(
             both.set()
         return found
 
-    monkeypatch.setattr(MonteCarlo, "estimate", estimate)
+    monkeypatch.setattr(MonteCarlo, "further", further)
     monkeypatch.setattr(Worker, "read", reading)
     with ThreadPoolExecutor(2) as callers:
         chunks = list(
@@ -141,7 +154,7 @@ def test_what_ends_a_local_audit_with_a_line_does_so_from_a_worker(
     def estimate(*_: Any) -> None:
         raise raised
 
-    monkeypatch.setattr(MonteCarlo, "estimate", estimate)
+    monkeypatch.setattr(MonteCarlo, "further", estimate)
     given = request(SPEC)
     worker, _ = prepared(given)
     with pytest.raises(RobauditError) as error:

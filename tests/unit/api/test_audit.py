@@ -17,11 +17,10 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import robaudit
-from robaudit.auditing import audit as run_module
-from robaudit.auditing.expected import Speed
 from robaudit.errors import AnotherRunError, RobauditError, RobauditWarning
 from robaudit.models.fingerprint import fingerprint
 from robaudit.report.gallery import RunImages
+from tests.cli.stopping import time_is_over_after
 from tests.conftest import RunCli
 from tests.golden import Golden
 from tests.specs import NETWORK, digits, write
@@ -415,20 +414,25 @@ def test_a_spec_file_cannot_name_it(tmp_path: Path, run_cli: RunCli) -> None:
     assert re.search(r'"memory"(?!:)|MemorySpec', run_cli("list", "schema").out) is None
 
 
-def test_a_budget_lowers_data_in_memory_once(
+def test_a_budget_ends_an_audit_with_what_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_module, "measure_speed", lambda _: Speed(1.0, 3))
     options: dict[str, Any] = {
         "sigma": 0.05,
         "estimators": {"mc": {"draws": 200}},
         "out": tmp_path / "run",
-        "budget": "10m",
     }
-    first = robaudit.audit(network(), arrays(9), **options)
-    assert {row.votes.draws for row in first.rows if row.votes} == {100}
-    assert len(first.rows) == 5
-    assert robaudit.audit(network(), arrays(9), **options).rows == first.rows
+    with monkeypatch.context() as patch:
+        time_is_over_after(6, patch)
+        run = robaudit.audit(network(), arrays(9), budget="10m", **options)
+    assert len(run.rows) == 9
+    assert max(row.votes.draws for row in run.rows if row.votes) < 200
+    assert "copies of each of 9 images (its time was over)" in repr(run)
+    assert "(its time was over)" in run._repr_markdown_()
+    assert robaudit.read_run(tmp_path / "run").rows == run.rows
+    whole = robaudit.audit(network(), arrays(9), **options)
+    assert {row.votes.draws for row in whole.rows if row.votes} == {200}
+    assert "stopped" not in repr(whole)
 
 
 def test_sampling_until_gates_are_decided(tmp_path: Path, golden: Golden) -> None:
@@ -439,8 +443,10 @@ def test_sampling_until_gates_are_decided(tmp_path: Path, golden: Golden) -> Non
         "out": tmp_path / "run",
     }
     run = robaudit.audit(network(), arrays(9), gates="mean >= 0.01", **options)
-    assert {row.votes.draws for row in run.rows if row.votes} == {64}
-    assert [one.confidence for one in run.gate()] == [pytest.approx(1 - 0.05 / 3)]
+    assert {row.votes.draws for row in run.rows if row.votes} == {1}
+    schedule = run.info.until_decided
+    assert schedule is not None
+    assert [one.confidence for one in run.gate()] == [schedule.each]
     assert "population=True: for images like these" in repr(run.gate())
     assert robaudit.audit(network(), arrays(9), gates="mean >= 0.01", **options).rows == run.rows
     with pytest.raises(RobauditError) as caught:
@@ -487,3 +493,23 @@ def test_the_page_names_every_argument_and_method() -> None:
     assert (parameters | methods) - words == set()
     for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         compile(code, "docs/python.md", "exec")
+
+
+def test_ctrl_c_leaves_the_results_so_far() -> None:
+    net = network()
+    passes = iter(range(10**9))
+
+    def interrupted(pixels: torch.Tensor) -> torch.Tensor:
+        # Later than the checks before the audit.
+        if next(passes) == 60:
+            raise KeyboardInterrupt
+        return net(pixels)  # type: ignore[no-any-return]
+
+    options: Any = {"sigma": 0.25, "estimators": {"mc": {"draws": 4000}}, "gates": "mean >= 0.1"}
+    with pytest.raises(KeyboardInterrupt, match="copies of each of 8 images") as caught:
+        robaudit.audit(interrupted, floats(8), **options)
+    run = caught.value.run  # type: ignore[attr-defined]
+    assert run.path.exists()
+    assert run.info.stopped == "interrupted"
+    assert len(run.to_pandas()) == 8
+    assert "mean(estimator=mc, sigma=0.25) >= 0.1" in str(run.gate())

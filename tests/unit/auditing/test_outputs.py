@@ -10,8 +10,9 @@ import pytest
 from robaudit.auditing import outputs
 from robaudit.auditing.audit import audit
 from robaudit.runs.folder import OUTPUTS
-from robaudit.runs.run import StoredRows, read_run
+from robaudit.runs.run import StoredRows
 from robaudit.runs.serialise import rows_csv, rows_json
+from robaudit.stats.reading import read_run
 from robaudit.stats.summary import summary_of
 from tests.specs import digits, located
 

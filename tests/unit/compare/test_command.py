@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from robaudit.files import file_sha256, json_bytes
 from robaudit.report.ci.document import published
+from robaudit.runs.info import UntilDecided
 from robaudit.runs.run import Run
 from tests.conftest import RunCli
 from tests.specs import laid_out, read_info
@@ -74,7 +75,7 @@ def test_formats(
     )
     document = validate(run_cli(*command, "json").out)
     assert (document["verdict"], document["exit_code"], len(document["gates"])) == ("fail", 1, 1)
-    assert len(document["comparison"]["groups"]) == 3
+    assert len(document["comparison"]["groups"]) == 2
     one = document["comparison"]["groups"][0]["changed"][0]
     classes = ("label", "base_predicted", "predicted")
     assert [one[f"{name}_name"] for name in classes] == [str(one[name]) for name in classes], (
@@ -85,7 +86,7 @@ def test_formats(
     assert {line["class_name"] for line in lines if line["what"] == "class_mean"} == set(
         "0123456789"
     )
-    assert len(lines) == 1 + 3 * 11 + 1
+    assert len(lines) == 1 + 2 * 11 + 1
     suite = ElementTree.fromstring(run_cli(*command, "junit").out)[0]  # noqa: S314  ours
     assert (suite.attrib["tests"], suite.attrib["failures"]) == ("1", "1")
     assert not (tmp_path / "summary.md").exists()
@@ -122,17 +123,15 @@ def test_confidence(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path
     ]
     looked = tmp_path / "looked"
     shutil.copytree(ordinary.path, looked)
-    until = {
-        "confidence": 0.95,
-        "possible": [100, 200, 400, 800, 1600],
-        "draws": [100],
-        "point": False,
-    }
-    (looked / "run.json").write_bytes(json_bytes({**read_info(looked), "until_decided": until}))
+    until = UntilDecided(
+        confidence=0.95, possible=[100, 200, 400, 800, 1600], draws=[100], point=False
+    )
+    info = {**read_info(looked), "until_decided": until.model_dump()}
+    (looked / "run.json").write_bytes(json_bytes(info))
     code, out, err = run_cli("compare", trained.path, looked, *command)
     assert code == 0
     assert "sampled until its gates were decided" in err
-    assert validate(out)["gates"][0]["confidence"] == pytest.approx(0.99)
+    assert validate(out)["gates"][0]["confidence"] == until.each
     assert (
         validate(run_cli("compare", trained.path, looked, *command, "--confidence", "0.9").out)[
             "gates"

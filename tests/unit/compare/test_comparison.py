@@ -17,12 +17,14 @@ from robaudit.compare.result import GroupComparison
 from robaudit.errors import RobauditError, RunError
 from robaudit.gates.decide import Decision
 from robaudit.runs.rows import Row, bits_of
-from robaudit.runs.run import Run, read_run
+from robaudit.runs.run import Run
 from robaudit.spec.gate_grammar import parse_gate
 from robaudit.stats.flags import Certainty
+from robaudit.stats.reading import read_run
 from tests.golden import Golden
 from tests.infos import changed
 from tests.states import change
+from tests.unit.compare.conftest import Make
 from tests.unit.compare.tools import width
 from tests.unit.engine.tools import known
 
@@ -157,10 +159,12 @@ def test_estimators_without_an_interval(trained: Run, ordinary: Run) -> None:
     assert counted.estimate.value == (values[1] < values[0]).mean()
 
 
-def test_images_that_stop_by_themselves_have_ends_that_add_up(trained: Run, ordinary: Run) -> None:
-    group = group_of(trained, ordinary, "stops")
+def test_images_that_stop_at_a_flag_have_ends_that_add_up(make: Make) -> None:
+    base = read_run(make("digits_cnn_noise", flag=0.5))
+    new = read_run(make("digits_cnn", flag=0.5))
+    group = group_of(base, new, "mc")
     assert group.how == "unpaired"
-    rows = [rows_of(run, "stops") for run in (trained, ordinary)]
+    rows = [rows_of(run, "mc") for run in (base, new)]
     lowest = np.mean([now.lower - before.upper for before, now in zip(*rows, strict=True)])
     assert known(group.mean.measured).lower == pytest.approx(lowest)
 
@@ -171,10 +175,8 @@ def test_results_of_one_run_only(trained: Run, ordinary: Run, golden: Golden) ->
         rows=[row if row.estimator == "mc" else replace(row, level=0.1) for row in trained.rows],
     )
     found = compare(other, ordinary)
-    assert (
-        "only in the base run: taylor at sigma 0.1, stops at sigma 0.1" in found.matching.warnings
-    )
-    assert "only in the new run: taylor at sigma 0.3, stops at sigma 0.3" in found.matching.warnings
+    assert "only in the base run: taylor at sigma 0.1" in found.matching.warnings
+    assert "only in the new run: taylor at sigma 0.3" in found.matching.warnings
     assert [group.key.estimator for group in found.groups] == ["mc"]
     with pytest.raises(RunError) as error:
         compare(

@@ -17,7 +17,8 @@ from robaudit import audit
 from robaudit.compare.difference import compare
 from robaudit.compare.side_by_side import comparisons, not_compared
 from robaudit.errors import RunError
-from robaudit.runs.run import Run, read_run
+from robaudit.runs.run import Run
+from robaudit.stats.reading import read_run
 from tests.conftest import RunCli
 from tests.golden import Golden
 from tests.infos import changed

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.random import Generator
 
-from robaudit.auditing.until import possible_analyses
+from robaudit.auditing.rounds import draws_of_rounds
 from robaudit.estimates import Bounds
 from robaudit.numerics.image_intervals import (
     Floats,
@@ -22,6 +22,7 @@ from robaudit.numerics.image_intervals import (
     simultaneous,
 )
 from robaudit.numerics.intervals import clopper_pearson
+from robaudit.numerics.looks import confidence_of_each
 
 T = 0.5
 Shape = Callable[[Generator, int], Floats]
@@ -51,7 +52,8 @@ POPULATION: dict[str, Callable[[MeasuredImages], Bounds]] = {
 def seen(g: Generator, p: Floats, draws: int, *, pooled: bool = True) -> MeasuredImages:
     k = g.binomial(draws, p)
     lower, upper = clopper_pearson(k, draws)
-    return MeasuredImages(k / draws, lower, upper, 0.0, 1.0, draws=draws if pooled else None)
+    numbers = np.full(len(k), draws) if pooled else None
+    return MeasuredImages(k / draws, lower, upper, 0.0, 1.0, draws=numbers)
 
 
 def truths(shape: Shape, g: Generator) -> dict[str, float]:
@@ -177,13 +179,14 @@ def test_all_looks_hold_together() -> None:
     error."""
     g = np.random.default_rng(2)
     p = g.beta(4, 1.0, 50)
-    looks = possible_analyses(1024)
+    looks = draws_of_rounds(1024)
+    each = confidence_of_each(0.95, looks)
     wrong = 0
     for _ in range(2000):
         parts = [g.binomial(n - before, p) for before, n in zip((0, *looks), looks, strict=False)]
         shares = [np.sum(parts[: i + 1], axis=0) / n for i, n in enumerate(looks)]
         ends = [
-            measured_mean(MeasuredImages(k, k, k, 0.0, 1.0, draws=n), 1 - 0.05 / len(looks))
+            measured_mean(MeasuredImages(k, k, k, 0.0, 1.0, draws=np.full(50, n)), each)
             for k, n in zip(shares, looks, strict=True)
         ]
         wrong += any(not lower <= p.mean() <= upper for lower, upper in ends)

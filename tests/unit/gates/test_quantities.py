@@ -11,7 +11,7 @@ import pytest
 from scipy.special import bdtr, betaincinv, ndtri, stdtrit
 
 from robaudit.gates.decide import Decision, decide
-from robaudit.numerics.intervals import mean_interval
+from robaudit.numerics.intervals import mean_interval, weighted_share
 from robaudit.quantities import Interval
 from robaudit.results import Votes
 from robaudit.runs.rows import Row
@@ -57,10 +57,17 @@ def test_mean_of_equal_draws_pools_the_votes(run: Run, confidence: float) -> Non
     assert (found.gate.estimator, found.gate.level) == ("mc", 0.1)
 
 
-def test_mean_of_unequal_draws_is_mover(run: Run) -> None:
-    rows = [*run.rows, *votes([40], 50)]
+def test_mean_of_unequal_draws_weighs_the_votes(run: Run) -> None:
+    found = one(run_of([*run.rows, *votes([40], 50)]), "mean >= 0.7", confidence=0.99)
+    assert found.estimate.method == "weighted votes:pooled"
+    expected = weighted_share([sum(KEPT), 40], [1000, 50], [1 / 100, 1 / 50], 0.99)
+    assert ends(found) == pytest.approx(expected)
+
+
+def test_mean_of_values_without_votes_is_mover(run: Run) -> None:
+    rows = [replace(each, votes=None) for each in run.rows]
     found = one(run_of(rows), "mean >= 0.7")
-    distance = math.sqrt(sum((r.value - (r.lower or 0)) ** 2 for r in rows)) / 11
+    distance = math.sqrt(sum((r.value - (r.lower or 0)) ** 2 for r in rows)) / 10
     assert found.estimate.method == "mover"
     assert found.estimate.value - ends(found)[0] == pytest.approx(distance)
     wide = one(run_of(rows), "mean >= 0.7", confidence=0.99)
@@ -232,7 +239,7 @@ def test_noisy_accuracy_pools_the_votes_for_the_labels(run: Run) -> None:
     found = one(run, "noisy_accuracy >= 0.5")
     assert (found.estimate.value, *ends(found)) == pytest.approx((0.72, *exact(720, 1000)))
     unequal = run_of([*run.rows, *votes([40], 50)])
-    assert one(unequal, "noisy_accuracy >= 0.5").estimate.method == "mover"
+    assert one(unequal, "noisy_accuracy >= 0.5").estimate.method == "weighted votes:pooled"
     assert ends(one(unequal, "noisy_accuracy >= 0.5", population=True))[0] < 0.6
 
 
@@ -346,7 +353,7 @@ def test_images_that_stopped_by_themselves_count_with_their_ends() -> None:
         None,
     )
     assert ends(found) == pytest.approx((0.7, 0.85))
-    assert "stop adaptively" in found.evidence
+    assert "stopped adaptively" in found.evidence
 
 
 def test_sequences_promise_both_sides_together_only() -> None:
