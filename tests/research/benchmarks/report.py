@@ -23,11 +23,16 @@ ORDER = (
     "start",
     "ray",
     "imagenet",
+    "gates",
+    "lists",
+    "looks",
+    "kills",
+    "command",
 )
 HEAD = (
     "# Benchmarks\n\n"
-    "Written by `make bench` (`python -m tests.research.benchmarks`); medians and every setting "
-    "are in\n"
+    "Written by `make bench` (`python -m tests.research.benchmarks`) and by "
+    "`python -m tests.research.verdict`; medians and every setting are in\n"
     "[benchmarks.json](benchmarks.json). "
     "Contenders take turns in one process, and times are medians. On a busy machine, trust "
     "ratios, not times.\n"

@@ -18,14 +18,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from robaudit.auditing.until import next_analysis, possible_analyses
+from robaudit.auditing.rounds import draws_of_rounds
 from robaudit.compare.difference import compare
 from robaudit.engine.batch import ImageBatch
 from robaudit.engine.passes import Engine
 from robaudit.engine.votes import count_votes
 from robaudit.gates.decide import Decision, decide
 from robaudit.models import LogitModel
-from robaudit.numerics.image_intervals import simultaneous
+from robaudit.numerics.looks import confidence_of_each
 from robaudit.quantities import P_ROBUST
 from robaudit.results import Result
 from robaudit.runs.rows import Row
@@ -54,13 +54,12 @@ DROPS = ("mean_drop", "worst_class_drop", "noisy_accuracy_drop")
 COUNTED = "mc, 64 copies"
 ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
     COUNTED: ("mc", {"draws": 64}),
-    "mc, tolerance .03": ("mc", {"tolerance": 0.03}),
     "logit_gaussian": ("logit_gaussian", {"draws": 96}),
     "mmse": ("mmse", {}),
 }
 UNVOTED = ("mmse",)
 """No gate rests on them, so a tenth of the seeds will do for their rows."""
-POPULATION = (COUNTED, "mc, tolerance .03", "logit_gaussian")
+POPULATION = (COUNTED, "logit_gaussian")
 """Those whose gates with --population are looked at; they use the values alone."""
 LIKE = "population: "
 MANY = "mean, "
@@ -219,13 +218,7 @@ def study(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
             if len(subject.x) >= SAMPLED and estimator in POPULATION:
                 yield from _of_population(subject.name, estimator, runs, known)
             if new is not None:
-                yield from _of_drops(
-                    subject,
-                    estimator,
-                    runs[: max(1, len(runs) // 2)] if "tolerance" in estimator else runs,
-                    known,
-                    new,
-                )
+                yield from _of_drops(subject, estimator, runs, known, new)
         kinds = {estimator: [Columns.from_rows(rows) for rows in runs]}
         if any(not row.interval.covers_bias for row in runs[0]) and runs[0][0].votes:
             kinds[f"{estimator}: its votes"] = [Columns.from_rows(rows).by_votes() for rows in runs]
@@ -269,8 +262,8 @@ def _of_gates(
     """Gates on these images, at the truth. A share of images is put half an image to the side on
     which the verdict is wrong."""
     for quantity, value in known.values().items():
-        if quantity == "accuracy" or (quantity == "noisy_accuracy" and "mc, tol" in estimator):
-            continue  # known exactly, or refused
+        if quantity == "accuracy":
+            continue  # known exactly
         if (quantity.startswith("share") and not 0 < value < 1) or (
             _relation(quantity) == ">=" and value <= 0
         ):
@@ -309,11 +302,7 @@ def _of_population(
         run_of([replace(runs[k][i], sample_id=str(j)) for j, (k, i) in enumerate(pick)])
         for pick in picks
     ]
-    wanted = {
-        q: v
-        for q, v in known.values().items()
-        if not (q == "noisy_accuracy" and "mc, tol" in estimator)
-    }
+    wanted = known.values()
     asked = [
         gate(f"{quantity} {_relation(quantity)} {value:.12g}") for quantity, value in wanted.items()
     ]
@@ -344,8 +333,6 @@ def _of_drops(
     name, options = ESTIMATORS[estimator]
     drops = known.drops(new)
     asked = {quantity: f"{quantity} <= {value:.12g}" for quantity, value in drops.items()}
-    if "tolerance" in estimator:
-        del asked["noisy_accuracy_drop"]  # there is no interval
     found: dict[str, list[Decision]] = {quantity: [] for quantity in asked}
     resampled = (
         RESAMPLED // len(runs) if estimator in POPULATION and len(subject.x) >= SAMPLED else 0
@@ -392,19 +379,18 @@ def _of_rows(network: str, estimator: str, runs: Sequence[Columns], p: Floats) -
 
 
 def _until_decided(subject: Subject, seeds: int, known: Truth) -> Errors:
-    """`--until-decided` on the mean at the truth: analyses after more and more copies, until one
+    """`--until-decided` on the mean at the truth: an analysis after each round, until one
     decides."""
     asked = [gate(f"mean >= {float(known.p.mean()):.12g}")]
-    looks = possible_analyses(UNTIL)
+    looks = draws_of_rounds(UNTIL)
+    each = confidence_of_each(0.95, looks)
     verdicts = list[Decision]()
     for seed in range(seeds):
-        draws = looks[0]
         found = tuple[Decision, ...]()
-        while True:
+        for draws in looks:
             rows = audit(subject, subject.model, "mc", {"draws": draws}, 1000 + seed)
-            found = decide(run_of(rows), asked, confidence=simultaneous(0.95, len(looks)))
-            if found[0].verdict != "inconclusive" or draws == UNTIL:
+            found = decide(run_of(rows), asked, confidence=each)
+            if found[0].verdict != "inconclusive":
                 break
-            draws = next_analysis(draws, UNTIL, found)
         verdicts += found
     return _counted(subject.name, f"mc, --until-decided, up to {UNTIL:,} copies", "mean", verdicts)

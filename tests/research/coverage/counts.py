@@ -1,5 +1,5 @@
-"""Coverage of intervals made of counts: Clopper-Pearson, confidence sequences, adaptive `mc`, means
-over images."""
+"""Coverage of intervals made of counts: Clopper-Pearson, confidence sequences, images of audits
+with a flag, means over images."""
 
 from __future__ import annotations
 
@@ -7,20 +7,15 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from robaudit.methods.average_case.mc import StoppingRule, draw_until_stopped
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
-from robaudit.numerics.sequences import Floats, Prior, confidence_sequence, deciding_sequence
+from robaudit.numerics.sequences import Floats, deciding_sequence
 from tests.research.coverage.study import CASES, NOMINAL, PROBABILITIES, Line
-from tests.unit.methods.average_case.test_adaptive import coin
-from tests.unit.numerics.martingales import deciding_log_martingale, log_martingale
+from tests.unit.auditing.coins import flagged_coins
+from tests.unit.numerics.martingales import deciding_log_martingale
 
 FIXED = (64, 1000, 10_000)
 HORIZON = 2000
-RULES = {
-    "tolerance .02": StoppingRule(0.02, None, 100_000),
-    "decide .9": StoppingRule(None, 0.9, 20_000),
-    "decide .5": StoppingRule(None, 0.5, 20_000),
-}
+FLAGS = (0.9, 0.5)
 IMAGES = (48, 1000)
 
 
@@ -39,22 +34,17 @@ def sequences(p: float, cases: int = CASES, horizon: int = HORIZON) -> Iterator[
     s: Floats = np.cumsum(generator.random((cases, horizon)) < p, axis=1, dtype=np.float64)
     t: Floats = np.arange(1, horizon + 1, dtype=np.float64)
     last = s[:, -1]
-    yield _ever(
-        "Jeffreys' prior",
-        p,
-        _each(s, t, lambda s, f: log_martingale(s, f, p)),
-        *confidence_sequence(last, horizon - last),
-    )
     tested = _each(s, t, lambda s, f: deciding_log_martingale(s, f, p, 0.9))
-    yield _ever("to decide .9", p, tested, *deciding_sequence(last, horizon - last, 0.9))
-    learned = horizon // 10
-    seen = s[:, learned - 1 : learned]
-    prior = Prior((1.0,), (0.5 + seen,), (0.5 + learned - seen,))
-    s = s[:, learned:] - seen
-    t = t[:-learned]
-    ends = confidence_sequence(s[:, -1:], t[-1] - s[:, -1:], prior=prior)
-    yield _ever(
-        f"prior learned from the first {learned}", p, log_martingale(s, t - s, p, prior), *ends
+    lower, upper = deciding_sequence(last, horizon - last, 0.9)
+    held = np.all(tested < -np.log(1 - NOMINAL), axis=1)
+    yield Line(
+        "confidence-sequence",
+        "to decide .9; checked after every draw",
+        p,
+        cases,
+        float(held.mean()),
+        float((upper - lower).mean()),
+        horizon,
     )
 
 
@@ -65,34 +55,19 @@ def _each(s: Floats, t: Floats, log_martingale_of: Callable[[Floats, Floats], Fl
     return log_martingale_of(s, t - s)[place.reshape(-1)].reshape(place.shape)
 
 
-def _ever(name: str, p: float, log_martingales: Floats, lower: Floats, upper: Floats) -> Line:
-    """A line from log M_t(p) of every path at every draw, and the intervals at the end."""
-    cases, draws = log_martingales.shape
-    held = np.all(log_martingales < -np.log(1 - NOMINAL), axis=1)
-    setting = f"{name}; checked after every draw"
-    return Line(
-        "confidence-sequence",
-        setting,
-        p,
-        cases,
-        float(held.mean()),
-        float((upper - lower).mean()),
-        draws,
-    )
-
-
-def adaptive(p: float, cases: int = CASES) -> Iterator[Line]:
-    """The printed interval of images that adaptive `mc` has stopped."""
-    for k, (name, rule) in enumerate(RULES.items()):
-        found = draw_until_stopped(rule, [0] * cases, coin(p, [3, k, round(1000 * p)]))
-        ends = np.array([(one.lower, one.upper) for one in found], dtype=np.float64)
-        yield Line.of(
+def flagged(p: float, cases: int = CASES) -> Iterator[Line]:
+    """Images of audits with a flag: a case is covered if the intervals of all its rounds held the
+    truth; the width is the final one."""
+    for k, flag in enumerate(FLAGS):
+        found = flagged_coins(p, flag, 1000, cases, [3, k, round(1000 * p)])
+        yield Line(
             "confidence-sequence",
-            f"mc, {name}",
+            f"mc, flag {flag:g}; checked after every round",
             p,
-            ends[:, 0],
-            ends[:, 1],
-            [one.forwards - 1 for one in found],
+            cases,
+            float(found.held.mean()),
+            float((found.upper - found.lower).mean()),
+            float(found.draws.mean()),
         )
 
 
@@ -113,6 +88,6 @@ def means(p: float, cases: int = CASES) -> Iterator[Line]:
 
 def lines(cases: int = CASES) -> Iterator[Line]:
     """All of them."""
-    for part in (fixed, sequences, adaptive, means):
+    for part in (fixed, sequences, flagged, means):
         for p in PROBABILITIES:
             yield from part(p, cases)

@@ -28,7 +28,7 @@ def check(lines: Iterable[Line]) -> None:
 
 @pytest.mark.parametrize(
     ("part", "cases"),
-    [(counts.fixed, FEW), (counts.adaptive, FEW), (counts.means, 15), (networks.votes, FEW)],
+    [(counts.fixed, FEW), (counts.flagged, FEW), (counts.means, 15), (networks.votes, FEW)],
 )
 @pytest.mark.parametrize("p", [0.01, 0.9])
 def test_some_cases(part: Callable[[float, int], Iterator[Line]], cases: int, p: float) -> None:
@@ -49,7 +49,7 @@ def test_some_jackknives(setting: str, curve: networks.Curve) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "part", [counts.fixed, counts.sequences, counts.adaptive, counts.means, networks.votes]
+    "part", [counts.fixed, counts.sequences, counts.flagged, counts.means, networks.votes]
 )
 @pytest.mark.parametrize("p", PROBABILITIES)
 def test_counts(part: Callable[[float], Iterator[Line]], p: float) -> None:
