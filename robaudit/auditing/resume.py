@@ -22,14 +22,12 @@ from robaudit.spec.origin import Origin
 from robaudit.text import count
 
 
-def folder_name(spec: AuditSpec, purpose: str = "") -> str:
-    """<spec name>-<hash8>, or <spec name>-<purpose>-<hash8> for an audit derived from the spec for
-    a purpose."""
-    parts = (spec.stem, purpose, identity(spec.document())[:8])
-    return "-".join(part for part in parts if part)
+def folder_name(spec: AuditSpec) -> str:
+    """<spec name>-<hash8>."""
+    return f"{spec.stem}-{identity(spec.document())[:8]}"
 
 
-def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> Path:
+def default_out(spec: AuditSpec, *, extend: bool = False) -> Path:
     """runs/<:func:`folder_name`>; to extend a run, the only folder of the spec's name with the same
     model and data.
 
@@ -38,7 +36,7 @@ def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> 
             link.
     """
     document = spec.document()
-    exact = in_runs(folder_name(spec, purpose))
+    exact = in_runs(folder_name(spec))
     if not extend or RunFolder(exact).exists:
         return exact
     # The folder was named after the spec before the extension; base_identity leaves out what an

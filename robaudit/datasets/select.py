@@ -102,10 +102,6 @@ class Selected:
         if labels is not None:
             self._refuse_beyond(int(labels.argmax()), int(labels.max()), DataError)
 
-    def again(self, spec: BaseDatasetSpec) -> Selected:
-        """Another selection from the same whole data set."""
-        return Selected(self._whole, choose(self._whole, spec), self.class_names)
-
     def further(self, size: int) -> Selected | None:
         """A random subset of the samples of the whole data set that are not selected, at most
         ``size``; None if there are none."""

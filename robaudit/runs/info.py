@@ -326,7 +326,7 @@ class UntilDecided(_Part):
         # Over the possible analyses, not over those that take place: which ones do depends on the
         # results. Twice as many images are at least as much information as twice as many draws.
         last = self.possible[-1]
-        grown = [last * 2**number for number in range(1, self.growths + 1)]
+        grown = [last * 2**growth for growth in range(1, self.growths + 1)]
         # The intervals of an analysis share the error first: each is then one of a growing sample.
         confidence = simultaneous(self.confidence, number)
         return confidence_of_each(confidence, (*self.possible, *grown))

@@ -457,16 +457,25 @@ class State:
         unfinished = array("i")  # four bytes a sample
         lacking = [Lacking() for _ in self._tasks]
         for place, records in groupby(self._db.execute(_PROGRESS), key=itemgetter(0)):
-            stored = {number: draws for _, number, draws in records}
-            is_finished = True
-            for number in range(len(self._tasks)):
-                draws = stored.get(number, 0)
-                if draws is not None:
-                    lacking[number].add(draws)
-                    is_finished = False
-            if not is_finished:
+            missing = self._missing({number: draws for _, number, draws in records})
+            for number, draws in missing.items():
+                lacking[number].add(draws)
+            if missing:
                 unfinished.append(place)
         return unfinished, lacking
+
+    def _missing(self, stored: Mapping[int, int | None]) -> dict[int, int]:
+        """The tasks whose final result a sample lacks; see :meth:`missing`.
+
+        Args:
+            stored: the number of copies behind each stored result, by task; None: it is final.
+        """
+        missing = {}
+        for number in range(len(self._tasks)):
+            draws = stored.get(number, 0)
+            if draws is not None:
+                missing[number] = draws
+        return missing
 
     @property
     def unfinished(self) -> Sequence[int]:
@@ -481,12 +490,7 @@ class State:
         if not self._no_samples_yet:
             with self._sqlite_and_value_errors():
                 stored = dict(self._db.execute(_STORED, (place,)).fetchall())
-        missing = {}
-        for number in range(len(self._tasks)):
-            draws = stored.get(number, 0)
-            if draws is not None:
-                missing[number] = draws
-        return missing
+        return self._missing(stored)
 
     def row(self, sample_id: str, task: TaskName) -> Row:
         """The result of a task for a sample, as it is so far.
