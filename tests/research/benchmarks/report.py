@@ -36,6 +36,8 @@ HEAD = (
     "[benchmarks.json](benchmarks.json). "
     "Contenders take turns in one process, and times are medians. On a busy machine, trust "
     "ratios, not times.\n"
+    "\n**No CUDA card has been measured yet.** On a machine with one, `python -m "
+    "tests.research.gpu` takes eight minutes and prints tables.\n"
 )
 
 
