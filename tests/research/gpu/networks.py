@@ -21,7 +21,7 @@ class Subject:
         name: of the network.
         build: makes it.
         size: height and width of an image.
-        images: of a chunk.
+        images: of a chunk; a power of two, so that they fill batches.
         batches: sizes of batches that are tried for the fastest pass.
     """
 
@@ -47,7 +47,7 @@ def subjects(*, tiny: bool) -> list[Subject]:
             Subject("ViT-B/16", lambda: vit(tiny=True), 32, 4, batches),
         ]
     return [
-        Subject(RESNET18, resnet18, 32, 50, (256, 1024, 4096)),
+        Subject(RESNET18, resnet18, 32, 64, (256, 1024, 4096)),
         Subject("ResNet50", resnet50, 224, 8, (256, 1024)),
         Subject("ViT-B/16", vit, 224, 8, (256, 1024)),
     ]

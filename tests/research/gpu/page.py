@@ -86,7 +86,7 @@ READING = (
     "weights."
 )
 _PERCENT = ("busy",)
-_AIM_SECONDS = 3.0
+_AIM_SECONDS = 3.0  # 185 TFLOP/s: three times what an H100 or H200 can do in fp32
 _AIM_BUSY = 0.8
 _WIDTH = 220
 
@@ -174,11 +174,11 @@ def markdown(document: Mapping[str, Any]) -> str:
 
 def print_head(document: Mapping[str, Any]) -> None:
     """Say what is measured, and where."""
-    _say(in_words(document["machine"], quick=document["tiny"]))
+    say(in_words(document["machine"], quick=document["tiny"]))
     known = {name: version for name, version in document["versions"].items() if version}
-    _say(", ".join(f"{name} {version}" for name, version in known.items()))
+    say(", ".join(f"{name} {version}" for name, version in known.items()))
     for line in document["lacking"]:
-        _say(f"CAREFUL: {line}")
+        say(f"CAREFUL: {line}")
 
 
 def print_part(name: str, part: Mapping[str, Any]) -> None:
@@ -186,7 +186,7 @@ def print_part(name: str, part: Mapping[str, Any]) -> None:
     title = f"{TITLES[name]} (part {name}, {part['seconds']:.0f} s)"
     if part["rows"]:
         found = table(name, part["rows"])
-        _say(f"\n{title}")
+        say(f"\n{title}")
         shown = RichTable(box=SIMPLE_HEAD, pad_edge=False)
         for place, header in enumerate(found.headers):
             shown.add_column(header, justify="right" if place else "left", no_wrap=place == 0)
@@ -194,29 +194,29 @@ def print_part(name: str, part: Mapping[str, Any]) -> None:
             shown.add_row(*map(escape, cells))
         _console().print(shown)
     else:
-        _say(f"\n{title}: nothing was measured")
+        say(f"\n{title}: nothing was measured")
     for line in part["wrong"]:
-        _say(f"  WRONG: {line}")
+        say(f"  WRONG: {line}")
     for line in part["left_out"]:
-        _say(f"  left out: {line}")
+        say(f"  left out: {line}")
     if part["error"]:
-        _say(f"  FAILED:\n{part['error']}")
+        say(f"  FAILED:\n{part['error']}")
 
 
 def print_end(document: Mapping[str, Any], wrong: Sequence[str]) -> None:
     """Show the aims, and what is wrong in all parts together."""
     found = targets(document)
     if found:
-        _say("\nAims")
+        say("\nAims")
         shown = RichTable(box=SIMPLE_HEAD, pad_edge=False)
         for header in ("what", "aim", "measured", "met"):
             shown.add_column(header)
         for cells in found:
             shown.add_row(*(cell.replace("*", "") for cell in cells))
         _console().print(shown)
-    _say(f"{len(wrong)} wrong or failed")
+    say(f"{len(wrong)} wrong or failed")
     for line in wrong:
-        _say(f"  {line}")
+        say(f"  {line}")
 
 
 def _console() -> Console:
@@ -224,5 +224,6 @@ def _console() -> Console:
     return Console(width=_WIDTH)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a line at once."""
     print(text, flush=True)

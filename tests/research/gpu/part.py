@@ -28,6 +28,7 @@ class Part:
         clock: the time of the part.
         earlier: the rows of the parts before it.
         saved: called after each row.
+        say: hears what takes long.
         rows: what was measured.
         wrong: what should not be: disagreements of the device with the CPU, and the like.
         left_out: what was not measured, and why.
@@ -40,6 +41,7 @@ class Part:
     clock: Clock
     earlier: Mapping[str, list[Row]] = field(default_factory=dict)
     saved: Callable[[], None] = lambda: None
+    say: Callable[[str], None] = lambda _: None
     rows: list[Row] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)

@@ -122,6 +122,7 @@ class Session:
 
         started = time.perf_counter()
         part.saved = save
+        part.say = page.say
         try:
             with interrupted_after(min(seconds + _GRACE, self._clock.left())):
                 PARTS[name].measure(part)

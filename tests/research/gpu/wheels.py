@@ -1,7 +1,7 @@
 """Fetch the wheels that a machine with torch, torchvision, timm and transformers may lack, and say
 how to use them there: `python -m tests.research.gpu.wheels FOLDER`.
 
-The folder travels with the repository, to a machine without a network: choose one that git ignores.
+The folder travels with the repository to a machine without a network; git ignores wheels/.
 """
 
 from __future__ import annotations
