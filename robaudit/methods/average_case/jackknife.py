@@ -71,10 +71,10 @@ def jackknife(
     Source: Quenouille, Biometrika 43 (1956) for the bias; Tukey, Annals of Mathematical Statistics
     29 (1958) for the interval.
     """
-    from scipy.stats import t as student
+    from scipy.special import stdtrit
 
     groups = len(left_out)
-    quantile = float(student.ppf((1 + 0.95) / 2, groups - 1))
+    quantile = float(stdtrit(groups - 1, (1 + 0.95) / 2))
     p = torch.stack([p.clamp(_EDGE, 1 - _EDGE) for p in left_out])  # (groups, n)
     y = scale(p)
     # Tukey 1958: (g - 1) / g times a sum of squares, which is g - 1 times the sample variance

@@ -369,7 +369,7 @@ def fit_margins(parts: Sequence[MarginStatistics]) -> list[MarginFit]:
     the standard error is the larger of the jackknife's and the delta method's sqrt(V_even / (h s^2)
     + z^2 / (4 h)) for h pairs: normal draws give no smaller error.
     """
-    from scipy.stats import t as student
+    from scipy.special import stdtrit
 
     s = MarginStatistics(*map(torch.cat, zip(*parts, strict=True)))
     p, errors = _probabilities(s)
@@ -387,7 +387,7 @@ def fit_margins(parts: Sequence[MarginStatistics]) -> list[MarginFit]:
     delta = _delta(s.mean_variance, s.pairs, _probit(plain))
     corrected_left_out = _shifted(left_out, weight * shifts_left_out)
     spread = torch.maximum(_jackknife(_probit(corrected_left_out)), delta)
-    reach = float(student.ppf(0.975, GROUPS - 1)) * spread
+    reach = float(stdtrit(GROUPS - 1, 0.975)) * spread
     centres = torch.stack([_probit(value), _probit(fully_corrected)])
     lowest = normal_cdf(centres - reach).amin(0) - error
     highest = normal_cdf(centres + reach).amax(0) + error

@@ -12,11 +12,14 @@ from torch.nn.functional import pad
 
 from robaudit.numerics.normal import normal_cdf, normal_hazard
 from robaudit.numerics.rowwise import fold
+from robaudit.numerics.rowwise import product as matrix_product
 
 _LEAST_VARIANCE = 1e-8  # conditional variance of a variable determined by earlier variables
 _CHECK_EVERY = 8  # variables between checks for rows that need more: on CUDA a check synchronises
 _FAR = 40.0  # beyond any finite quantile: an infinite y times a slope of 0 would be NaN
 _SQRT_HALF = math.sqrt(0.5)
+_BELOW_ONE = 1.0 - 2.0**-24  # the largest float32 below 1
+_BLOCK = 16  # variables between two matrix products, which are faster than a variable at a time
 
 
 class OrderedFactor(NamedTuple):
@@ -120,7 +123,8 @@ def separated_values(limit: Tensor, slope: Tensor, points: Tensor) -> Tensor:
     Args:
         limit: of an :class:`OrderedFactor` (rows, width).
         slope: its slopes (rows, width, width).
-        points: u, (width, points) in (0, 1), float64.
+        points: u, (width, points) in (0, 1). Computed in their dtype: float64 keeps small relative
+            errors everywhere, float32 is for values above .01 and takes a third of the time.
 
     Returns:
         (rows, points), float64.
@@ -128,22 +132,43 @@ def separated_values(limit: Tensor, slope: Tensor, points: Tensor) -> Tensor:
     Source:
         Genz (1992), J. Comput. Graph. Stat. 1, equation (5).
     """
-    width = limit.shape[1]
-    # All t_i over sqrt 2, updated in place: (width, rows, points). So scaled, Phi(t) is
-    # erfc(-t / sqrt 2) / 2 without a further product.
-    scaled = (limit.T * _SQRT_HALF).unsqueeze(-1).repeat(1, 1, points.shape[1])
-    # by the variable that acts on later variables: (width, width, rows, 1)
-    slopes = slope.permute(2, 1, 0).contiguous().unsqueeze(-1)
-    product = torch.ones_like(scaled[0])
-    phi = torch.empty_like(product)
-    y = torch.empty_like(product)
-    for i in range(width):
-        torch.erfc(scaled[i].neg_(), out=phi).mul_(0.5)
-        product.mul_(phi)
-        if i == width - 1:
-            break
-        torch.mul(phi, points[i], out=y)
-        torch.special.ndtri(y, out=y).mul_(_SQRT_HALF)
-        y.clamp_(-_FAR, _FAR)
-        scaled[i + 1 :].addcmul_(slopes[i, i + 1 :], y, value=-1.0)
-    return product
+    rows, width = limit.shape
+    count = points.shape[1]
+    write_factor = _single_factor if points.dtype == torch.float32 else _factor
+    # All t and y are over sqrt 2, as erf and erfc take them: t = weights (1, y). A matrix product
+    # has the same size in every batch, or the bits of its row would depend on the other rows.
+    weights = torch.cat([limit.unsqueeze(-1) * _SQRT_HALF, -slope], -1).to(points.dtype)
+    padded = pad(weights, (0, 0, 0, -width % _BLOCK))
+    y = points.new_empty(rows, 1 + width, count)
+    y[:, 0] = 1.0
+    product = points.new_ones(rows, count)
+    twice_phi = torch.empty_like(product)
+    for first in range(0, width, _BLOCK):
+        last = min(first + _BLOCK, width)
+        if first:
+            t = matrix_product(padded[:, first : first + _BLOCK, : first + 1], y[:, : first + 1])
+        else:
+            t = weights[:, :last, :1].repeat(1, 1, count)  # (rows, variables, points)
+        for i in range(first, last):
+            y_i = y[:, i + 1]
+            write_factor(t[:, i - first], points[i], twice_phi, y_i)
+            product.mul_(twice_phi)
+            later = slice(i + 1 - first, last - first)
+            t[:, later].addcmul_(weights[:, i + 1 : last, i + 1, None], y_i.unsqueeze(1))
+        product.mul_(0.5 ** (last - first))
+    return product.double()
+
+
+def _factor(t: Tensor, u: Tensor, twice_phi: Tensor, y: Tensor) -> None:
+    """Write 2 Phi(t) and y = Phi^-1(u Phi(t)), with t and y over sqrt 2; overwrites t."""
+    torch.erfc(t.neg_(), out=twice_phi)
+    torch.mul(twice_phi, u, out=y)
+    y.copy_(torch.special.ndtri(y.mul_(0.5))).mul_(_SQRT_HALF).clamp_(-_FAR, _FAR)
+
+
+def _single_factor(t: Tensor, u: Tensor, twice_phi: Tensor, y: Tensor) -> None:
+    """:func:`_factor` in float32 by erf and its inverse, which are vectorised. Their absolute
+    errors are small, the relative error of a small Phi(t) is not."""
+    torch.erf(t, out=twice_phi).add_(1.0)
+    torch.mul(twice_phi, u, out=y).sub_(1.0)
+    torch.erfinv(y.clamp_(-_BELOW_ONE, _BELOW_ONE), out=y)
