@@ -16,6 +16,7 @@ from robaudit.engine.estimator import Estimator, Need
 from robaudit.engine.votes import flip_by_votes
 from robaudit.methods.average_case.mc import results_of_one_copy
 from robaudit.methods.average_case.mvn import mvn_cdf
+from robaudit.methods.average_case.omitted import omitted_failures
 from robaudit.methods.average_case.review import FitReview
 from robaudit.numerics.intervals import antithetic_share
 from robaudit.numerics.margins import (
@@ -28,7 +29,7 @@ from robaudit.numerics.margins import (
     without_each_group,
 )
 from robaudit.numerics.normal import normal_cdf
-from robaudit.numerics.rowwise import hypot, mean_over, total, variance_over
+from robaudit.numerics.rowwise import hypot, mean_over, product, total, variance_over
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.results import MOST_STORED_DRAWS, NormalFit, Result, Votes
 from robaudit.runs.rows import bits_as_text
@@ -52,6 +53,7 @@ _VALUES = {"cpu": 1 << 17, "other": 1 << 24}
 # same lattice points as the value, so that the errors of their differences nearly cancel.
 _CDF = 1e-3
 _CDF_LEFT_OUT = 4e-3
+_OMITTED = 1e-4  # failure probability of omitted margins that needs no closer look
 _VISIBLE = 2e-3  # numerical error above which the row has a note: twice the tolerated one
 _ROUNDING = 1e-5  # a shift of the probability below it comes from rounded float32 logits
 # By Edgeworth's expansion a skewness of .5 changes the tail beyond 3 standard deviations by 2.4
@@ -260,7 +262,8 @@ class MarginStatistics(NamedTuple):
         mean_variance: variance of the deciding margin's mean, relative to the margin's variance
             (batch,).
         deciding: index of the margin with the smallest m / s (batch,).
-        omitted: failure probability of the margins that do not compete, sum Phi(-z) (batch,).
+        omitted: by how much at most the margins that do not compete lower the probability
+            (batch,).
         skewness, kurtosis, p_value: shape of the deciding margin (batch,).
     """
 
@@ -290,13 +293,11 @@ class MarginStatistics(NamedTuple):
         z = torch.where(varies, mean / variance.sqrt(), constant)
         order = z.argsort(dim=1, stable=True)
         deciding = order[:, :1]  # (batch, 1)
-        omitted = torch.zeros_like(mean[:, 0])
-        if order.shape[1] > COMPETITIVE:
-            rest = z.gather(1, order[:, COMPETITIVE:])
-            omitted = total(normal_cdf(-rest))
         # Only the even part leaves an error in the mean of antithetic pairs.
         divisor = torch.where(varies, variance, 1.0)
         even_share = torch.where(varies, v_even / divisor, 0.0)
+
+        omitted = _omitted(even, odd, z, order)
 
         h = even.shape[1]
         competing = order[:, :COMPETITIVE, None].transpose(1, 2)  # (batch, 1, k)
@@ -327,6 +328,54 @@ class MarginStatistics(NamedTuple):
             kurtosis=kurtosis,
             p_value=p_value,
         )
+
+
+def _omitted(even: Tensor, odd: Tensor, z: Tensor, order: Tensor) -> Tensor:
+    """By how much at most the margins that do not compete lower the probability that all are
+    positive.
+
+    Args:
+        even, odd: the parts of the pairs (batch, pairs, k).
+        z: m / s of each margin (batch, k).
+        order: the margins, the smallest m / s first (batch, k).
+
+    Returns:
+        (batch,): sum Phi(-z) where it is small, and otherwise the part of it in which the competing
+        margins are positive.
+    """
+    if order.shape[1] <= COMPETITIVE:
+        return torch.zeros_like(z[:, 0])
+    ordered_z = z.gather(1, order)
+    omitted = total(normal_cdf(-ordered_z[:, COMPETITIVE:]))
+    for i in (omitted > _OMITTED).nonzero()[:, 0].tolist():
+        chosen = order[i]
+        correlation = _correlation(even[i, :, chosen], odd[i, :, chosen])
+        failures = omitted_failures(
+            ordered_z[i : i + 1, :COMPETITIVE],
+            correlation[None, :, :COMPETITIVE],
+            ordered_z[i : i + 1, COMPETITIVE:],
+            correlation[None, :, COMPETITIVE:],
+        )
+        omitted[i] = torch.fmin(omitted[i], failures[0])
+    return omitted
+
+
+def _correlation(even: Tensor, odd: Tensor) -> Tensor:
+    """Correlations of the competing margins with all margins, (competing, k), as in
+    :func:`~robaudit.numerics.margins.pair_moments`.
+
+    Args:
+        even, odd: the parts of an image's pairs (pairs, k), the competing margins first.
+    """
+    h = len(even)
+    centred = even - mean_over(even, 0)
+    # Both parts as rows of one matrix, whose products are the covariance.
+    parts = torch.cat([centred / math.sqrt(h - 1), odd / math.sqrt(h)])
+    lengths = total(parts.square(), 0).sqrt()
+    parts = parts / torch.where(lengths > 0, lengths, 1.0)
+    correlation = product(parts[None, :, :COMPETITIVE].transpose(1, 2), parts[None])[0]
+    correlation.diagonal().fill_(1.0)
+    return correlation
 
 
 def _with_and_without_groups(even: Tensor, odd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -364,8 +413,9 @@ def fit_margins(parts: Sequence[MarginStatistics]) -> list[MarginFit]:
     se_D^2 / D^2): a value that passes for normal is unchanged, bit by bit. The interval contains
     the value's interval and the same interval around the fully corrected value.
 
-    Only the competing classes enter the CDF: at most 64, by smallest m / s; the failure probability
-    of the others, sum Phi(-z), is added to ``error``, up to the value itself. On the probit scale
+    Only the competing classes enter the CDF: at most 64, by smallest m / s. What the others can
+    take from it (:func:`~robaudit.methods.average_case.omitted.omitted_failures`) is added to
+    ``error``, up to the value itself. On the probit scale
     the standard error is the larger of the jackknife's and the delta method's sqrt(V_even / (h s^2)
     + z^2 / (4 h)) for h pairs: normal draws give no smaller error.
     """
@@ -375,7 +425,7 @@ def fit_margins(parts: Sequence[MarginStatistics]) -> list[MarginFit]:
     p, errors = _probabilities(s)
     plain = p[:, 0]
     left_out = p[:, 1:].T  # (groups, images)
-    # Omitted margins lower p by at most the sum of their failures (Boole), and p is at least 0.
+    # p is at least 0.
     error = errors[:, 0] + torch.minimum(s.omitted, plain)
 
     shift = s.shift[:, 0]

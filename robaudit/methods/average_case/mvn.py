@@ -238,7 +238,7 @@ def _sums(
             u = lattice_points(width, low, high, seed, rows.device).to(kind)
             limit = factor.limit[chosen, :width]
             slope = factor.slope[chosen, :width, :width]
-            values = separated_values(limit, slope, u)
+            values, _ = separated_values(limit, slope, u)
             sums[piece] += values.unflatten(1, (SHIFTS, high - low)).sum(-1)
     return sums
 

@@ -114,11 +114,12 @@ def ordered_factor(upper: Tensor, correlation: Tensor, truncation: float) -> Ord
     )
 
 
-def separated_values(limit: Tensor, slope: Tensor, points: Tensor) -> Tensor:
+def separated_values(limit: Tensor, slope: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
     """The integrand prod_i Phi(t_i), with t_i = limit_i - sum_{j<i} slope_ij y_j and y_i =
-    Phi^-1(u_i Phi(t_i)).
+    Phi^-1(u_i Phi(t_i)), and y itself.
 
-    Its mean over uniform u is the orthant probability.
+    Its mean over uniform u is the orthant probability; the y, weighted by it, are standard normal
+    variables given that all inequalities hold.
 
     Args:
         limit: of an :class:`OrderedFactor` (rows, width).
@@ -127,7 +128,8 @@ def separated_values(limit: Tensor, slope: Tensor, points: Tensor) -> Tensor:
             errors everywhere, float32 is for values above .01 and takes a third of the time.
 
     Returns:
-        (rows, points), float64.
+        The integrand (rows, points), float64, and (1, y) over sqrt 2 (rows, 1 + width, points), the
+        1 itself undivided, in the dtype of the points.
 
     Source:
         Genz (1992), J. Comput. Graph. Stat. 1, equation (5).
@@ -156,7 +158,7 @@ def separated_values(limit: Tensor, slope: Tensor, points: Tensor) -> Tensor:
             later = slice(i + 1 - first, last - first)
             t[:, later].addcmul_(weights[:, i + 1 : last, i + 1, None], y_i.unsqueeze(1))
         product.mul_(0.5 ** (last - first))
-    return product.double()
+    return product.double(), y
 
 
 def _factor(t: Tensor, u: Tensor, twice_phi: Tensor, y: Tensor) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import integrate, special, stats
 from torch import Tensor
 
+from robaudit.methods.average_case import mvn
 from robaudit.methods.average_case.mvn import mvn_cdf
 from robaudit.numerics.normal import normal_cdf
 
@@ -279,6 +280,20 @@ def test_the_error_is_honest() -> None:
         problems_seen += len(z)
     # If at least 99 % are covered, so many misses have a chance of 1e-3.
     assert misses <= stats.binom.ppf(0.999, problems_seen, 0.01)
+
+
+def test_single_precision_is_within_its_stated_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for k, rank in ((9, 9), (9, 40), (40, 60), (60, 30)):
+        z = limits(30, k, seed=15, mean=1.5)
+        correlation = gram(30, k, rank, seed=15)
+        # Both see the same 1,024 points, which is the first look.
+        single, _ = mvn_cdf(z, correlation, points=1024, tolerance=1e-4)
+        monkeypatch.setattr(mvn, "_COMMON", 2.0)  # no probability is so large
+        double, _ = mvn_cdf(z, correlation, points=1024, tolerance=1e-4)
+        monkeypatch.undo()
+        assert not torch.equal(single, double)
+        seen = double > 2e-2
+        assert bool(((single - double).abs()[seen] <= 1e-5 * double[seen]).all())
 
 
 def test_points_bound_the_work_and_more_points_lower_the_error() -> None:
