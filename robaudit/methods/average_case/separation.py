@@ -93,6 +93,9 @@ def ordered_factor(upper: Tensor, correlation: Tensor, truncation: float) -> Ord
             column -= fold(known * known[:, :, :1])
         deviation = variance[:, i].clamp_min(_LEAST_VARIANCE).sqrt()
         column /= deviation.unsqueeze(-1)
+        # What a determined variable has in common with later ones is rounding, which would grow
+        # from pivot to pivot.
+        column *= (variance[:, i] >= _LEAST_VARIANCE).unsqueeze(-1)
         column[:, 0] = deviation
         columns[i, :, i:] = column
         # The mean of a normal variable below t is -phi(t) / Phi(t), the negative hazard.

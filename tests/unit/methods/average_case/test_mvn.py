@@ -296,6 +296,22 @@ def test_single_precision_is_within_its_stated_error(monkeypatch: pytest.MonkeyP
         assert bool(((single - double).abs()[seen] <= 1e-5 * double[seen]).all())
 
 
+def test_hundreds_of_variables_that_others_determine() -> None:
+    """Rounding must not grow in the factor of a singular matrix: the second row gave NaN."""
+    generator = torch.Generator().manual_seed(1)
+    factor = torch.randn(2, 999, 20, generator=generator, dtype=torch.float64) + 0.7
+    factor = torch.nn.functional.normalize(factor, dim=-1)
+    correlation = factor @ factor.transpose(1, 2)
+    correlation.diagonal(dim1=1, dim2=2).fill_(1.0)
+    z = limits(2, 999, seed=1, mean=3.5)
+    value, error = mvn_cdf(z, correlation, points=2048)
+    draws = torch.randn(20_000, 20, generator=generator, dtype=torch.float64)
+    for row in range(2):
+        holds = (draws @ factor[row].T <= z[row]).all(1).double()
+        standard_error = float(holds.std()) / math.sqrt(len(draws))
+        assert abs(value[row] - holds.mean()) <= error[row] + 4 * standard_error
+
+
 def test_points_bound_the_work_and_more_points_lower_the_error() -> None:
     z = limits(20, 12, seed=14, mean=0.5)
     correlation = gram(20, 12, 30, seed=14)
