@@ -20,6 +20,7 @@ from robaudit.auditing.environment import pick_device
 from robaudit.system import keep_freed_memory
 from tests.research.benchmarks import (
     accuracy,
+    cdf,
     engine,
     imagenet,
     kinds,
@@ -45,6 +46,7 @@ PARTS: dict[str, Callable[[Bench], Section]] = {
     "start": start.measure,
     "ray": ray.measure,
     "imagenet": imagenet.measure,
+    "cdf": cdf.measure,
 }
 
 

@@ -23,6 +23,7 @@ ORDER = (
     "start",
     "ray",
     "imagenet",
+    "cdf",
     "gates",
     "lists",
     "looks",
