@@ -439,6 +439,11 @@ ID = Setting(
     metavar="ID",
     panel=SECTION_FLAGGED,
 )
+TITLE = Setting(
+    "title",
+    "A title in place of the figure's own. Empty: none.",
+    metavar="TEXT",
+)
 WIDTH = Setting(
     "width",
     "Width of the figure: 3.3 is a column of a paper, with letters of 7 points.",

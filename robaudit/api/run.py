@@ -295,7 +295,7 @@ class Run(stored.Run):
         threshold: float | None = None,
         max_images: int | None = None,
         width: float = 7.0,
-        title: bool = True,
+        title: bool | str = True,
         caption: bool = True,
     ) -> Figure:
         """A picture of this run, or of several, as a figure that a notebook shows.
@@ -310,7 +310,8 @@ class Run(stored.Run):
             threshold: beyond it a sample counts as not robust.
             max_images: for flagged.
             width: in inches; 3.3 is a column of a paper.
-            title, caption: whether they are written above and below.
+            title: whether its title is written above it, or another title.
+            caption: whether its caption is written below it.
 
         Raises:
             RobauditError: matplotlib is not installed, the picture is unknown, a run has nothing

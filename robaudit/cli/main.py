@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import sys
 import warnings
@@ -13,6 +14,8 @@ from robaudit.cli.signals import INTERRUPTED, TERMINATED, ended_by_signals
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of a full or failing disk, which the user can mend."""
+_TITLE = "--title"
+"""The option whose value may be empty."""
 _RUN_MODELS = ("demo", "init", "estimate", "validate", "verify", "train")
 """Commands that run a network, which may never return."""
 _RESUMABLE_COMMANDS = ("estimate", "demo")
@@ -126,10 +129,11 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 def _refuse_empty() -> None:
     """Refuse an empty argument, as an unset variable of a shell leaves it.
 
-    An empty path would be taken for the working folder.
+    An empty path would be taken for the working folder. An empty title is no title.
     """
-    if "" in sys.argv[1:]:
-        previous = sys.argv[sys.argv.index("", 1) - 1]
+    for previous, value in itertools.pairwise(sys.argv):
+        if value or previous == _TITLE:
+            continue
         what = f"{previous}: the value" if previous.startswith("-") else "an argument"
         _fail(f"error: {what} is empty; is a shell variable unset?", 2)
 

@@ -84,6 +84,7 @@ def plot(
         ),
     ] = None,
     width: Annotated[float, option(settings.WIDTH)] = 7.0,
+    title: Annotated[str | None, option(settings.TITLE)] = None,
     no_title: Annotated[
         bool, typer.Option("--no-title", help="Leave out the title above the figure.")
     ] = False,
@@ -132,7 +133,7 @@ def plot(
     can_draw(required=True, where=f"-o {output}")
     from robaudit.report.pictures.kinds import drawing_of, picture, size_of
 
-    size = size_of(width, title=not no_title, caption=not no_caption)
+    size = size_of(width, title=_title(title, no_title), caption=not no_caption)
     # Checked for a spec, too: here the message names the option.
     chosen_levels = levels(noise, level, sigma)
     if kind == _NOISE:
@@ -156,6 +157,17 @@ def plot(
 
         say(f"note: {drawing.apart}")
     write_output(output, [picture(drawing, format_, size)])
+
+
+def _title(text: str | None, left_out: bool) -> bool | str:
+    """The title of the picture: True for its own, another text, or False for none.
+
+    Raises:
+        SpecError: there is a text for a title that is left out.
+    """
+    if text and left_out:
+        raise SpecError("--no-title", "leaves out the text of --title", "give one of them")
+    return not left_out if text is None else text
 
 
 def _check_kind(kind: str, options: Mapping[str, object]) -> None:

@@ -22,7 +22,7 @@ from robaudit.report.numbers import signs
 from robaudit.report.pictures.page import Drawing, PictureSize, cut, few_ticks, in_words, legend
 from robaudit.report.pictures.style import CARD, COLOURS, FAINT, GRID, HIGHER, INK, LOWER
 from robaudit.report.principal_result import one_result, same_result
-from robaudit.report.sections import Entry, Section, SectionRequest
+from robaudit.report.sections import Entry, Section, SectionRequest, name_in_pictures
 from robaudit.report.summary_section import about, approximate, by_the_votes, mean_text
 from robaudit.report.tables import Cell, Table, Tone
 from robaudit.report.typed import (
@@ -167,7 +167,7 @@ class ClassesSection(Section[ClassBias]):
         lines_of_class = 1.25 + 0.35 * (len(entries) - 1)
         return Drawing(
             title="Robustness by class",
-            about=str(entries[0].record.key),
+            about=name_in_pictures(entries, entries[0].record.key),
             caption=" ".join(_caption(entries, between)),
             height=lambda size: len(shown) * size.line * lines_of_class + 0.45,
             draw=lambda body, size: _draw(body, size, entries, shown),

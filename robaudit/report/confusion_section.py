@@ -22,7 +22,7 @@ from robaudit.report.pictures.page import (
 )
 from robaudit.report.pictures.style import CARD, GRID, INK, RED, heat_colours
 from robaudit.report.principal_result import one_result, same_result
-from robaudit.report.sections import Entry, Section, SectionRequest
+from robaudit.report.sections import Entry, Section, SectionRequest, name_in_pictures
 from robaudit.report.tables import Table
 from robaudit.report.typed import TEXT, Beside, Kind, TypedColumn, TypedTable, data_columns
 from robaudit.runs.run import Run
@@ -160,6 +160,7 @@ class ConfusionSection(Section[Confusion]):
             else:
                 _matrix(ax, entry, size, width, top)
 
+        same = len({part[1:] for part in parts}) == 1
         return paneled(
             "Which class turns into which under noise",
             _caption(shown, len(entries) - len(shown), as_list=as_list),
@@ -169,7 +170,7 @@ class ConfusionSection(Section[Confusion]):
             high=lambda size: _height(shown, size, as_list=as_list),
             titles=told_apart(parts) if len(shown) > 1 else [],
             beside=wide / 2 + 0.4 if as_list else _AXIS + 0.5,
-            about=str(shown[0].record.key) if len({part[1:] for part in parts}) == 1 else "",
+            about=name_in_pictures(shown, shown[0].record.key) if same else "",
         )
 
     def document(self, entry: Entry[Confusion], request: SectionRequest) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from robaudit.report.layout import laid_out
 from robaudit.report.pictures.page import Drawing, PictureSize, cut, stacked
 from robaudit.report.pictures.style import FAINT, LOWER, quiet
 from robaudit.report.principal_result import one_result, same_result
-from robaudit.report.sections import Entry, Section, SectionRequest
+from robaudit.report.sections import Entry, Section, SectionRequest, name_in_pictures
 from robaudit.report.summary_section import about
 from robaudit.report.tables import Table, Tone
 from robaudit.report.typed import (
@@ -162,7 +162,7 @@ class FlaggedSection(Section[Flagged]):
         drawn = [_pixels(entry, request.data) for entry in entries]
         return Drawing(
             title="Least robust images",
-            about=str(entries[0].record.key),
+            about=name_in_pictures(entries, entries[0].record.key),
             caption=" ".join(_caption(entries)),
             height=lambda size: sum(
                 _height(entry, size, several=len(entries) > 1) for entry in entries

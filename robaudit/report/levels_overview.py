@@ -12,7 +12,7 @@ from robaudit.quantities import Quantity
 from robaudit.report import numbers
 from robaudit.report.pictures.page import Drawing, PictureSize, cut, in_words, paneled, told_apart
 from robaudit.report.pictures.style import GRID, heat_colours
-from robaudit.report.sections import Entry
+from robaudit.report.sections import Entry, has_several_estimators
 from robaudit.report.summary_section import covered, group_mean
 from robaudit.stats.level_curves import LevelCurve
 from robaudit.stats.summary import GroupSummary
@@ -67,6 +67,7 @@ def overview(entries: Sequence[Entry[LevelCurve]]) -> Drawing:
     if left := len(panels) - len(shown):
         caption.append(f"Not shown: {count(left, 'further panel')}.")
     estimators = {panel.name[2] for panel in panels}
+    named = len(estimators) == 1 and has_several_estimators(entries)
 
     def draw(ax: Axes, panel: _Panel, size: PictureSize) -> None:
         width = size.body / size.across(len(shown), _WIDE) - _NAMES
@@ -80,7 +81,7 @@ def overview(entries: Sequence[Entry[LevelCurve]]) -> Drawing:
         wide=_WIDE,
         high=_HIGH * len(noises) + 0.35,
         titles=told_apart([panel.name for panel in shown]),
-        about=estimators.pop() if len(estimators) == 1 else "",
+        about=estimators.pop() if named else "",
     )
 
 

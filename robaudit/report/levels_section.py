@@ -18,6 +18,7 @@ from robaudit.report.legends import TURNS
 from robaudit.report.levels_overview import is_overview, overview
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import (
+    KEPT_SHARE,
     Drawing,
     PictureSize,
     cut,
@@ -31,7 +32,7 @@ from robaudit.report.pictures.page import (
     told_apart,
 )
 from robaudit.report.pictures.style import ring
-from robaudit.report.sections import Entry, Section, SectionRequest
+from robaudit.report.sections import Entry, Section, SectionRequest, has_several_estimators
 from robaudit.report.summary_section import covered, mean_ends, mean_text
 from robaudit.report.tables import Table
 from robaudit.report.typed import (
@@ -134,16 +135,17 @@ class LevelsSection(Section[LevelCurve]):
         each run and result; no lines of single points. Of many noises, an overview."""
         if is_overview(entries):
             return overview(entries)
-        named = [((entry.name, entry.record[0].key.estimator), entry.record) for entry in entries]
-        names = list(dict.fromkeys(name for name, _ in named))
+        every = [((entry.name, entry.record[0].key.estimator), entry.record) for entry in entries]
+        names = list(dict.fromkeys(name for name, _ in every))
         shown = names[:_MOST_LINES]
-        lines = [(name, curve) for name, curve in named if name in shown]
+        lines = [(name, curve) for name, curve in every if name in shown]
         curves = [curve for _, curve in lines]
         quantities = {curve[0].quantity.name: curve[0].quantity for curve in curves}
         keys = list(dict.fromkeys(_keys(curves)))
         styles = dict(zip(shown, styles_of(shown, marks=True), strict=True))
         several = {noise for noise, _ in keys} != {GAUSSIAN}
-        single = {estimator for _, estimator in names}
+        estimators = {estimator for _, estimator in names}
+        named = len(estimators) == 1 and has_several_estimators(entries)
 
         def draw(ax: Axes, key: Key, size: PictureSize) -> None:
             noise, what = key
@@ -165,7 +167,7 @@ class LevelsSection(Section[LevelCurve]):
                 f"{in_words(what)}, {noise}" if several else in_words(what) for noise, what in keys
             ],
             styles=dict(zip(told_apart(shown), styles.values(), strict=True)),
-            about=next(iter(single)) if len(single) == 1 else "",
+            about=next(iter(estimators)) if named else "",
         )
 
     def document(self, entry: Entry[LevelCurve], request: SectionRequest) -> dict[str, Any]:
@@ -289,6 +291,10 @@ def _panel(
         if quantity is None and (clean := curve[0].clean_accuracy) is not None:
             ax.plot([no_noise], [clean.value], **ring(style["color"]))
             lowest = min(lowest, clean.value)
+    if quantity is None:
+        ax.set_ylabel("share of noisy copies\nclassified as labelled")
+    elif quantity == P_ROBUST:
+        ax.set_ylabel(KEPT_SHARE)
     if quantity is None or quantity.is_share:
         # high shares are drawn from just below the lowest, so that their differences can be seen
         if lowest >= _UPPER:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from robaudit.report.gallery import ImageSource
     from robaudit.report.pictures.page import Drawing
     from robaudit.report.tables import Table
+    from robaudit.runs.groups import GroupKey
     from robaudit.runs.run import Run
 
 T = TypeVar("T")
@@ -341,6 +342,19 @@ def by_name(entries: Iterable[Entry[T]]) -> dict[str, list[Entry[T]]]:
 def runs_of(entries: Iterable[Entry[Any]]) -> dict[str, Run]:
     """The runs of some records, by their names."""
     return {entry.name: entry.run for entry in entries}
+
+
+def name_in_pictures(entries: Sequence[Entry[Any]], key: GroupKey) -> str:
+    """The name of a result in the words of a picture: its noise level, and its estimator where a
+    run has several."""
+    several = has_several_estimators(entries)
+    return str(key) if several or key.at.level is None else str(key.at)
+
+
+def has_several_estimators(entries: Sequence[Entry[Any]]) -> bool:
+    """Whether a run has results of several estimators, which must be told apart by name."""
+    runs = runs_of(entries).values()
+    return any(len({key.estimator for key in run.groups()}) > 1 for run in runs)
 
 
 def section_names() -> list[str]:

@@ -19,6 +19,7 @@ from robaudit.report import numbers
 from robaudit.report.differences import mean_changes
 from robaudit.report.layout import laid_out
 from robaudit.report.pictures.page import (
+    KEPT_SHARE,
     Drawing,
     PictureSize,
     cut,
@@ -28,7 +29,14 @@ from robaudit.report.pictures.page import (
     percent_scale,
 )
 from robaudit.report.pictures.style import FAINT, level_colours, line_style
-from robaudit.report.sections import ROWS, Entry, Section, SectionRequest, sections_of
+from robaudit.report.sections import (
+    ROWS,
+    Entry,
+    Section,
+    SectionRequest,
+    has_several_estimators,
+    sections_of,
+)
 from robaudit.report.tables import Table
 from robaudit.report.typed import TEXT, WRITTEN, Beside, Changes, TypedColumn, TypedTable
 from robaudit.runs.groups import GroupKey
@@ -611,14 +619,20 @@ def _panels(
             grouped.setdefault(place, []).append(line)
     results = list(dict.fromkeys(place[:3] for place in grouped))
     panels = sorted(grouped.items(), key=lambda panel: results.index(panel[0][:3]))
+    by_name = has_several_estimators(entries)
     for (estimator, _, noise, run), lines in panels:
-        under = "" if noise in (GAUSSIAN, NONE) else f", {noise}"
-        name = f": {run}" if run and several else ""
         quantity = lines[0].group.quantity
+        named = []
+        if by_name:
+            named.append(estimator)
+        elif len(panels) > 1:
+            named.append(in_words(quantity.name))
+        if noise not in (GAUSSIAN, NONE):
+            named.append(noise)
+        name = f": {run}" if run and several else ""
+        title = f"{', '.join(named)}{name}".removeprefix(": ")
         ordered = sorted(lines, key=lambda line: line.group.key.at.strength) if run else lines
-        yield _Panel(
-            f"{estimator}{under}{name}", quantity, _threshold(request, quantity), tuple(ordered)
-        )
+        yield _Panel(title, quantity, _threshold(request, quantity), tuple(ordered))
 
 
 def _sorted_values(run: Run, group: GroupSummary) -> Floats:
@@ -652,7 +666,7 @@ def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
         panel.quantity.name: panel.threshold for panel in shown if math.isfinite(panel.threshold)
     }
     if limits:
-        texts = [f"{value:.3g} ({name})" for name, value in limits.items()]
+        texts = [f"{value:.3g} ({in_words(name)})" for name, value in limits.items()]
         yield f"Dashed: {', '.join(texts)}."
     for line in dict.fromkeys(numbers.signs(text) for text in caveats(groups, "[ ]")):
         yield line if line.endswith(".") else f"{line}."
@@ -703,7 +717,8 @@ def _draw_panel(ax: Axes, panel: _Panel, size: PictureSize, width: float) -> Non
     percent_scale(ax.xaxis)
     few_ticks(ax.yaxis)
     ax.set_xlabel("images, least robust first")
-    ax.set_ylabel(cut(in_words(quantity.name), size.letters(_HIGH - 0.5)))
+    label = cut(in_words(quantity.name), size.letters(_HIGH - 0.5))
+    ax.set_ylabel(KEPT_SHARE if quantity == P_ROBUST else label)
     # Between the title and the axes, where it covers no curve.
     ax.legend(
         loc="lower left", bbox_to_anchor=(-0.02, 1.0), handlelength=1.2, labelspacing=_LEGEND_SPACE

@@ -56,9 +56,9 @@ def drawing_of(kind: str, runs: Sequence[Run], request: SectionRequest) -> Drawi
     return replace(drawing, apart=not_compared(runs_of(entries)))
 
 
-def size_of(width: float, *, title: bool = True, caption: bool = True) -> PictureSize:
+def size_of(width: float, *, title: bool | str = True, caption: bool = True) -> PictureSize:
     """The size of a figure of this width: letters of 9 points, of 7 where it is narrower than a
-    page.
+    page; ``title`` and ``caption`` as in :class:`PictureSize`.
 
     Raises:
         RobauditError: the width does not fit a page.
@@ -154,7 +154,7 @@ def _words(page: SubFigure, drawing: Drawing, size: PictureSize) -> Iterator[Tex
     """The title and the caption, where the size has them."""
     left: dict[str, Any] = {"x": MARGIN / size.body, "ha": "left", "wrap": True, "linespacing": 1.3}
     if size.title:
-        named = f"{drawing.title}: {drawing.about}" if drawing.about else drawing.title
+        named = size.title if isinstance(size.title, str) else _own_title(drawing)
         yield page.suptitle(
             flowing(named, size.letters(0.8 * size.body, bold=True)),
             size=size.points + 2,
@@ -162,11 +162,17 @@ def _words(page: SubFigure, drawing: Drawing, size: PictureSize) -> Iterator[Tex
             **left,
         )
     if size.caption:
-        about = f"{drawing.about}. " if drawing.about and not size.title else ""
+        # Another title may not say which result is shown.
+        about = f"{drawing.about}. " if drawing.about and size.title is not True else ""
         caption = signs(f"{about}{drawing.caption} {drawing.apart}".strip())
         yield page.supxlabel(
             flowing(caption, size.letters(size.body)), size=size.points, color=FAINT, **left
         )
+
+
+def _own_title(drawing: Drawing) -> str:
+    """What a picture shows, and of which result."""
+    return f"{drawing.title}: {drawing.about}" if drawing.about else drawing.title
 
 
 def _parts(figure: Figure | SubFigure) -> Iterator[Figure | SubFigure]:

@@ -23,6 +23,14 @@ MARGIN = 0.08  # inches at the sides
 _LETTER = 0.54  # the width of a usual letter of DejaVu Sans, relative to its size
 _BOLD_LETTER = 0.64
 _LONGEST_LABEL = 2.1  # inches of a label of the y axis
+KEPT_SHARE = "share of noisy copies\nthat keep the class"
+"""The label of a scale of robustness."""
+_LEVEL_NAMES = {
+    "sigma": "noise (standard deviation)",
+    "eps": "noise (radius)",
+    "photons": "photons (fewer: more noise)",
+    "share": "share of values changed",
+}
 _LEGEND_HANDLE = 0.45  # inches of a line in a legend, with the space around it
 _TOGETHER = re.compile(r"(?:\[\S* \S*\]|\S)+(?: %\S*)?")
 """The words of a sentence: "95 %" and "[0.1, 0.2]" stay together."""
@@ -35,12 +43,13 @@ class PictureSize:
     Attributes:
         width: in inches.
         points: the size of its letters.
-        title, caption: whether it has them.
+        title: whether it has its title, or another title; an empty one is none.
+        caption: whether it has a caption.
     """
 
     width: float = 7.0
     points: float = 9.0
-    title: bool = True
+    title: bool | str = True
     caption: bool = True
 
     @property
@@ -291,10 +300,10 @@ def _number(value: float, _: object) -> str:
 
 
 def in_words(quantity: str) -> str:
-    """The name of a quantity in a picture: plain words for the one that most pictures show."""
-    return "robustness" if quantity == P_ROBUST.name else quantity
+    """The name of a quantity in a picture, in plain words."""
+    return "robustness" if quantity == P_ROBUST.name else quantity.replace("_", " ")
 
 
 def level_name(name: str) -> str:
-    """The noise level's name as the label of a scale."""
-    return "photons (fewer: more noise)" if name == "photons" else name
+    """The noise level's name as the label of a scale, in plain words."""
+    return _LEVEL_NAMES.get(name, name)

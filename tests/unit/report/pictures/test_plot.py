@@ -169,6 +169,41 @@ def test_classes_of_a_single_image_each_are_no_picture(golden: Golden) -> None:
         drawing_of("classes", [made], SectionRequest())
 
 
+@pytest.mark.parametrize("title", ["Robustness of A_net under $noise$", ""])
+def test_another_title(run_cli: RunCli, folder: Path, tmp_path: Path, title: str) -> None:
+    drawing = drawing_of("classes", [usual()], SectionRequest())
+    drawn = texts(figure_of(drawing, PictureSize(title=title)))
+    assert not any(text.startswith("Robustness by class") for text in drawn)
+    assert title in drawn or not title
+    # What the own title says of the result is in the caption.
+    assert any(text.startswith("mc at sigma 0.1. ") for text in drawn)
+    outcome = run_cli("plot", folder, "--kind", "summary", "--title", title, "-o", "a.png")
+    assert (outcome.code, outcome.err) == (0, "")
+    without = run_cli("plot", folder, "--kind", "summary", "--no-title", "-o", "b.png")
+    assert without.code == 0
+    same = (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    assert same == (not title)
+
+
+def test_a_title_that_is_left_out_has_no_text(run_cli: RunCli, folder: Path) -> None:
+    outcome = run_cli(
+        "plot", folder, "--kind", "summary", "--title", "one", "--no-title", "-o", "a.png"
+    )
+    assert outcome.code == 2
+    assert "--no-title" in outcome.err
+
+
+@pytest.mark.parametrize("kind", ["summary", "levels", "classes"])
+def test_pictures_of_one_estimator_are_in_plain_words(kind: str) -> None:
+    drawing = drawing_of(kind, [usual(["mc"], [0.05, 0.1])], SectionRequest())
+    drawn = texts(figure_of(drawing, PictureSize(caption=False)))
+    assert not any("mc" in text.split() or "_" in text for text in drawn)
+    if kind in ("summary", "levels"):
+        assert "share of noisy copies\nthat keep the class" in drawn
+    if kind == "levels":
+        assert "noise (standard deviation)" in drawn
+
+
 def test_the_estimator_and_level_that_are_drawn_are_named_with_or_without_a_title() -> None:
     made = usual()
     chosen = SectionRequest(estimators=("logit_gaussian",))
