@@ -27,7 +27,7 @@ KEPT_SHARE = "share of noisy copies\nthat keep the class"
 """The label of a scale of robustness."""
 _LEVEL_NAMES = {
     "sigma": "noise (standard deviation)",
-    "eps": "noise (radius)",
+    "eps": "noise (norm)",
     "photons": "photons (fewer: more noise)",
     "share": "share of values changed",
 }
