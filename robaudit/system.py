@@ -14,8 +14,7 @@ from pathlib import Path
 
 # The parameters of mallopt in glibc's malloc.h.
 _M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-_LARGEST_MMAP_THRESHOLD = 32 * 2**20  # glibc accepts no more
+_M_MMAP_MAX = -4
 _NEVER_TRIM = 2**31 - 1  # bytes: the largest int
 # Rounds in which a thread spins, about 50 microseconds. GNU's default is 300,000; with 0 the
 # embedded network takes a third longer on a quiet machine.
@@ -103,9 +102,11 @@ def keep_freed_memory() -> None:
     if sys.platform.startswith("linux"):
         with contextlib.suppress(OSError, AttributeError):
             libc = ctypes.CDLL(None)
-            # Blocks from mmap go back to the kernel when they are freed, and so does the end of
-            # the heap once it exceeds the second threshold.
-            libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
+            # Blocks from mmap go back to the kernel when they are freed, so none may come from
+            # there: a threshold would not do, because glibc's own limit for it is 32 MiB, and
+            # networks for photos use larger blocks. The end of the heap goes back, too, once it
+            # exceeds the second limit.
+            libc.mallopt(_M_MMAP_MAX, 0)
             libc.mallopt(_M_TRIM_THRESHOLD, _NEVER_TRIM)
 
 

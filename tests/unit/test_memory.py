@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal
@@ -193,3 +195,34 @@ def test_a_peak_is_measured() -> None:
 
     assert extra_peak(work) == pytest.approx(2**26, rel=0.2)
     assert extra_peak(lambda: None) < 2**24
+
+
+_REPEATED = """
+import resource
+import torch
+from robaudit.system import keep_freed_memory
+
+keep_freed_memory()
+
+def allocate():
+    torch.ones(12_000_000)  # 48 MB, more than glibc keeps by any threshold
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+for _ in range(20):
+    allocate()
+before = faults()
+for _ in range(10):
+    allocate()
+print(faults() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's settings")
+def test_freed_blocks_of_any_size_are_kept() -> None:
+    """A new block of 48 MB costs 12,000 page faults."""
+    done = subprocess.run(
+        [sys.executable, "-c", _REPEATED], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 12_000
