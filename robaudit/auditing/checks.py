@@ -429,12 +429,12 @@ def precision_effects(
     for at in levels:
         # Counted on the device, so that nothing waits for it within the loop.
         counts = torch.zeros(3, dtype=torch.int64, device=x.device)
-        for batch, logits in engine.noisy_logits(x, ids, at, _COPIES):
+        for batch in engine.noisy_batches(x, ids, at, _COPIES, engine.rows(x.shape[1:])):
             clean_class = predicted[batch.image]
-            lower = logits.argmax(1)
             with torch.inference_mode():
                 # The same padded batch: with other sizes, rounding would differ for that reason.
-                full = exact.model_under(at.noise)(batch.padded)[: len(clean_class)].argmax(1)
+                lower = engine.noisy_model_under(at.noise)(batch.padded)[: len(batch.x)].argmax(1)
+                full = exact.model_under(at.noise)(batch.padded)[: len(batch.x)].argmax(1)
             changed_now = (lower != full).sum()
             kept_fp32_now = (full == clean_class).sum()
             kept_now = (lower == clean_class).sum()

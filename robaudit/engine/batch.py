@@ -12,7 +12,7 @@ from itertools import compress
 import torch
 from torch import Tensor
 
-from robaudit.engine.passes import Engine, NoisyBatch, padded
+from robaudit.engine.passes import Engine, NoisyRows, padded
 from robaudit.engine.selection import SELECTING_FORWARDS, Selection, keep_margins
 from robaudit.levels import NoiseLevel
 from robaudit.models.logits import LogitModel
@@ -253,12 +253,12 @@ class ImageBatch:
         start: int = 0,
         pairs: bool = False,
         orthogonal: bool = False,
-    ) -> Iterator[tuple[NoisyBatch, Tensor]]:
+    ) -> Iterator[tuple[NoisyRows, Tensor]]:
         """Noisy copies of some images with their logits, by :meth:`Engine.noisy_logits`.
 
         Args:
             draws: noisy copies of each image.
-            images: indices into the chunk; default: all. ``NoisyBatch.image`` is then an index into
+            images: indices into the chunk; default: all. ``NoisyRows.image`` is then an index into
                 these.
             start, pairs, orthogonal: as for :meth:`Engine.noisy_batches`.
         """

@@ -41,20 +41,34 @@ _COPIES = 3  # bytes of gradients in float32 and of their float64 copy, relative
 
 
 @dataclass(frozen=True, slots=True)
-class NoisyBatch:
+class NoisyRows:
+    """The rows of a batch of noisy copies.
+
+    Attributes:
+        image: image of each row, as an index into the chunk (n,).
+        draw: number of the draw in each row (n,).
+    """
+
+    image: Tensor
+    draw: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyBatch(NoisyRows):
     """Noisy copies of a chunk's images; valid until the next batch is requested.
 
     Attributes:
         x: pixels of the copies (n, channels, height, width).
-        image: image of each row, as an index into the chunk (n,).
-        draw: number of the draw in each row (n,).
         padded: x, padded with copies of its last row to a multiple of 8 rows.
     """
 
     x: Tensor
-    image: Tensor
-    draw: Tensor
     padded: Tensor
+
+
+_Write = Callable[[int, float, Tensor, Tensor], object]
+"""Makes noisy copies of one image: from its index, the noise level and normal variables (n,
+*latent_shape), into a tensor (n, channels, height, width)."""
 
 
 class Fit(NamedTuple):
@@ -88,6 +102,9 @@ class Engine:
             the model.
         fit: the passes that fit into the memory of a CUDA device; None where they are not measured,
             and always on the CPU, where the rule does not depend on memory.
+
+    Attributes:
+        model, noises, classes, noisy: as given.
     """
 
     def __init__(
@@ -105,7 +122,8 @@ class Engine:
         self.noises: dict[str | None, NoiseProcess] = (
             {GAUSSIAN: noises} if isinstance(noises, NoiseProcess) else dict(noises)
         )
-        self._noisy = noisy or model
+        self.noisy = noisy or model
+        self._as_loaded = self.noisy
         self._batch_size = batch_size
         self._most_rows = None if fit is None else fit.rows
         self._most_gradient_rows = None if fit is None else fit.gradient_rows
@@ -125,8 +143,8 @@ class Engine:
             differentiated = torch.is_grad_enabled() and arguments[0].requires_grad
             passed(len(arguments[0]) * (1 + 2 * differentiated))
 
-        # Copies of a model that clip or round share its network: one hook for each network, or its
-        # passes would count twice.
+        # Copies of a model that clip or round share its network and its hooks: one hook for each
+        # network, or its passes would count twice.
         models = {id(model.network): model for model in self.models}
         handles = [model.register_forward_hook(report) for model in models.values()]
         try:
@@ -138,7 +156,13 @@ class Engine:
     @property
     def models(self) -> list[LogitModel]:
         """The model, and the model for noisy passes if it differs."""
-        return [self.model] if self._noisy is self.model else [self.model, self._noisy]
+        return [self.model] if self.noisy is self.model else [self.model, self.noisy]
+
+    def run_in(self, model: LogitModel, rows: int) -> None:
+        """Run noisy passes through another form of the network, with this many rows in a pass."""
+        self._as_loaded = self.noisy
+        self.noisy = model
+        self._batch_size = rows
 
     def batch_sizes(self, shape: Sequence[int], *, gradients: bool = False) -> list[int]:
         """The possible batch sizes, ascending, of forward or differentiated passes over images of
@@ -160,6 +184,8 @@ class Engine:
             The new number of rows; None if it is 1 already.
         """
         rows = self.rows(shape)
+        # A compiled network takes batches of one size only.
+        self.noisy = self._as_loaded
         if rows == 1:
             return None
         self._batch_size = rows // 2
@@ -201,6 +227,10 @@ class Engine:
         """The model for copies under this noise: it clips their pixels if the noise requires it."""
         return self.model.clipping(self.noises[noise].noise.clip)
 
+    def noisy_model_under(self, noise: str | None) -> LogitModel:
+        """As :meth:`model_under`, for noisy passes without gradients."""
+        return self.noisy.clipping(self.noises[noise].noise.clip)
+
     def logits(self, x: Tensor) -> Tensor:
         """Logits of images (n, channels, height, width), batched; float64 (n, classes)."""
         rows = self.rows(x.shape[1:])
@@ -221,15 +251,20 @@ class Engine:
         pairs: bool = False,
         orthogonal: bool = False,
         rows: int | None = None,
-    ) -> Iterator[tuple[NoisyBatch, Tensor]]:
-        """The batches of :meth:`noisy_batches` with their logits (n, classes), in inference mode;
-        of as many rows as other passes have unless ``rows`` says otherwise."""
-        model = self._noisy.clipping(self.noises[at.noise].noise.clip)
+    ) -> Iterator[tuple[NoisyRows, Tensor]]:
+        """The rows of :meth:`noisy_batches` with their logits (n, classes), in inference mode; of
+        as many rows as other passes have unless ``rows`` says otherwise."""
+        source = self.noises[at.noise]
+        model = self.noisy_model_under(at.noise)
         rows = rows or self.rows(x.shape[1:])
-        for batch in self.noisy_batches(
-            x, ids, at, draws, rows, start=start, pairs=pairs, orthogonal=orthogonal
-        ):
-            yield batch, _logits(model, batch.padded, len(batch.x))
+        parts = self._parts(x, ids, at, draws, start, pairs=pairs, orthogonal=orthogonal)
+        write = _write_inputs(model, source, x, ids)
+        done = 0
+        for filled, inputs in self._filled(x, parts, rows, len(x) * draws, write):
+            index = torch.arange(done, done + filled, device=x.device)
+            done += filled
+            image_and_draw = NoisyRows(index // draws, index % draws)
+            yield image_and_draw, _logits_of_inputs(model, inputs, filled)
 
     def noisy_batches(
         self,
@@ -257,22 +292,35 @@ class Engine:
                 -z_i.
             orthogonal: whether the z_i are coupled in orthogonal blocks.
         """
+        parts = self._parts(x, ids, at, draws, start, pairs=pairs, orthogonal=orthogonal)
+        write = _write_pixels(self.noises[at.noise], x, ids)
+        done = 0
+        for filled, full in self._filled(x, parts, rows, len(x) * draws, write):
+            index = torch.arange(done, done + filled, device=x.device)
+            done += filled
+            yield NoisyBatch(index // draws, index % draws, full[:filled], full)
+
+    def _parts(
+        self,
+        x: Tensor,
+        ids: Sequence[str],
+        at: NoiseLevel,
+        draws: int,
+        start: int,
+        *,
+        pairs: bool,
+        orthogonal: bool,
+    ) -> Iterator[tuple[int, float, Tensor]]:
+        """The image, level and normal variables (n, *latent_shape) of each run of copies; the
+        arguments are those of :meth:`noisy_batches`."""
         noise = self.noises[at.noise]
         blocks = noise.orthogonal_blocks if orthogonal else noise.blocks
         per_unit = 2 if pairs else 1
         shape = shape_of(x)
-
-        def parts() -> Iterator[tuple[int, float, Tensor]]:
-            for b, sample_id in enumerate(ids):
-                for block in blocks(sample_id, draws // per_unit, shape, start // per_unit):
-                    z = torch.stack([block, -block], dim=1).flatten(0, 1) if pairs else block
-                    yield b, at.number, z
-
-        done = 0
-        for filled, full in self._filled(x, ids, at.noise, parts(), rows, len(x) * draws):
-            index = torch.arange(done, done + filled, device=x.device)
-            done += filled
-            yield NoisyBatch(full[:filled], index // draws, index % draws, full)
+        for b, sample_id in enumerate(ids):
+            for block in blocks(sample_id, draws // per_unit, shape, start // per_unit):
+                z = torch.stack([block, -block], dim=1).flatten(0, 1) if pairs else block
+                yield b, at.number, z
 
     def pool(self, x: Tensor, ids: Sequence[str], noise: str | None) -> DrawPool | None:
         """A cache on the CUDA device for the draws of :meth:`chosen_logits`.
@@ -310,7 +358,7 @@ class Engine:
         source = self.noises[noise]
         rows = self.rows(x.shape[1:])
         shape = shape_of(x)
-        model = self._noisy.clipping(source.noise.clip)
+        model = self.noisy_model_under(noise)
         if pool is not None:
             most = max(int(numbers[-1]) for numbers in draws) + 1
             cached = pool.with_draws(images, most, x)
@@ -319,8 +367,9 @@ class Engine:
                 return
         requests = [(ids[b], numbers) for b, numbers in zip(images, draws, strict=True)]
         parts = ((images[which], levels[which], z) for which, z in source.chosen(requests, shape))
-        for filled, full in self._filled(x, ids, noise, parts, rows, sum(map(len, draws))):
-            yield _logits(model, full, filled)
+        write = _write_inputs(model, source, x, ids)
+        for filled, inputs in self._filled(x, parts, rows, sum(map(len, draws)), write):
+            yield _logits_of_inputs(model, inputs, filled)
 
     def _pooled_logits(
         self,
@@ -350,51 +399,89 @@ class Engine:
     def _filled(
         self,
         x: Tensor,
-        ids: Sequence[str],
-        noise: str | None,
         parts: Iterable[tuple[int, float, Tensor]],
         rows: int,
         total: int,
+        write: _Write,
     ) -> Iterator[tuple[int, Tensor]]:
         """Fill padded batches with noisy copies.
 
         Args:
             x: pixels (n, channels, height, width).
-            ids: their sample ids.
-            noise: the noise's label.
             parts: image, level and normal variables (n, *latent_shape) of each run of copies.
             rows: rows of a batch.
             total: number of all copies.
+            write: makes the copies.
 
         Yields:
             The number of copies in a batch, and the batch, padded. All batches share one buffer.
         """
-        source = self.noises[noise]
         buffer = torch.empty((rows, *shape_of(x)), dtype=x.dtype, device=x.device)
-        buffer = buffer.contiguous(memory_format=self.model.memory_format)
         done = 0
         filled = 0
-        for b, level, normals in parts:
-            z = normals
-            while len(z):
-                take = min(len(z), rows - filled)
-                end = filled + take
-                buffer[filled:end] = source.noisy(x[b : b + 1], z[:take], level, ids=[ids[b]])
-                z = z[take:]
+        for b, level, z in parts:
+            n = z.shape[0]
+            taken = 0
+            while taken < n:
+                end = min(filled + n - taken, rows)
+                upto = taken + end - filled
+                write(b, level, z[taken:upto], buffer[filled:end])
+                taken = upto
                 filled = end
                 # The last batch is rarely full, so it ends with the last copy.
                 if filled == rows or done + filled == total:
                     full = _full(filled, rows)
-                    buffer[filled:full] = buffer[filled - 1]
+                    if full > filled:
+                        buffer[filled:full] = buffer[filled - 1]
                     yield filled, buffer[:full]
                     done += filled
                     filled = 0
+
+
+def _write_pixels(source: NoiseProcess, x: Tensor, ids: Sequence[str]) -> _Write:
+    """Write noisy copies of images as pixels."""
+
+    def write(b: int, level: float, z: Tensor, out: Tensor) -> None:
+        out.copy_(source.noisy(x[b : b + 1], z, level, ids=[ids[b]]))
+
+    return write
+
+
+def _write_inputs(model: LogitModel, source: NoiseProcess, x: Tensor, ids: Sequence[str]) -> _Write:
+    """Write noisy copies of images as the network's input, clipped and normalised.
+
+    (x + a z - mean) / std is written as (x - mean) / std + (a / std) z: one multiplication and one
+    addition for each value, where most of the work would else be reading and writing batches.
+    """
+    noise = source.noise
+    if noise.on_file or model.clip or not noise.scales_only:
+
+        def write(b: int, level: float, z: Tensor, out: Tensor) -> None:
+            model.inputs(source.noisy(x[b : b + 1], z, level, ids=[ids[b]]), out)
+
+        return write
+    clean = model.inputs(x)
+    factors: dict[float, Tensor] = {}
+
+    def write_scaled(b: int, level: float, z: Tensor, out: Tensor) -> None:
+        if level not in factors:
+            factors[level] = level / model.std
+        torch.addcmul(clean[b : b + 1], z, factors[level], out=out)
+
+    return write_scaled
 
 
 def _logits(model: LogitModel, padded: Tensor, rows: int) -> Tensor:
     """Logits of the first rows of a batch, in inference mode."""
     with torch.inference_mode():
         logits: Tensor = model(padded)
+        return logits[:rows]
+
+
+def _logits_of_inputs(model: LogitModel, inputs: Tensor, rows: int) -> Tensor:
+    """Logits of the first rows of a batch of clipped and normalised images, in inference mode."""
+    with torch.inference_mode():
+        logits: Tensor = model(inputs, normalised=True)
         return logits[:rows]
 
 

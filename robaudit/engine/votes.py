@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -43,11 +44,21 @@ def count_votes(
     # Counts of all images in one row, so that a single scatter adds those of a batch.
     votes = torch.zeros(len(images) * bins, dtype=torch.int64, device=batch.x.device)
     for noisy, logits in batch.noisy_logits(draws, images, start=start):
-        winner = torch.where(logits.isfinite().all(1), logits.argmax(1), batch.classes)
+        winner = _winners(logits)
         votes.index_add_(0, noisy.image * bins + winner, torch.ones_like(winner))
         if kept is not None:
             kept[noisy.image, noisy.draw] = winner == batch.predicted[noisy.image]
     return votes.view(-1, bins)
+
+
+def _winners(logits: torch.Tensor) -> torch.Tensor:
+    """The class of each copy (n,), from its logits (n, classes); the number of classes for a copy
+    with non-finite logits."""
+    winner = logits.argmax(1)
+    # The terms of a finite sum are finite. On CUDA, to ask would be to wait for the device.
+    if logits.device.type == "cpu" and math.isfinite(float(logits.sum())):
+        return winner
+    return torch.where(logits.isfinite().all(1), winner, logits.shape[1])
 
 
 def flip_by_votes(votes: Sequence[int], predicted: int) -> int | None:

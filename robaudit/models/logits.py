@@ -6,8 +6,10 @@ Pixels are clipped and normalised, the network runs, and its output is picked an
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -161,6 +163,9 @@ def _without_masks(logits: torch.Tensor) -> torch.Tensor:
     # A search makes many short passes, in which each operation costs a kernel: one is enough.
     if logits.requires_grad:
         return logits.clamp_min(NEVER)
+    # Most networks mask no class. On CUDA, to ask would be to wait for the device.
+    if logits.device.type == "cpu" and float(logits.amin()) > NEVER:
+        return logits
     # The lower limit is the largest logit, if this is below NEVER: an image without any class.
     lowest = logits.amax(1, keepdim=True).clamp_max(NEVER)
     return torch.clamp(logits, min=lowest)
@@ -286,31 +291,61 @@ class LogitModel(nn.Module):
         other.rounds = allowed
         return other
 
+    def with_network(
+        self, network: nn.Module, memory_format: torch.memory_format, rows: int | None = None
+    ) -> LogitModel:
+        """The same model with another network of the same function.
+
+        Args:
+            network: on the model's device, in its dtype.
+            memory_format: of its weights.
+            rows: the only batch size that it takes; None: it takes any.
+        """
+        other = copy.copy(self)
+        # A shallow copy shares the tables of submodules and hooks.
+        other._modules = {**self._modules, "network": network.eval()}
+        other._forward_hooks = OrderedDict()
+        other.memory_format = memory_format
+        other._proven = set()
+        if rows is not None:
+            other.info = replace(self.info, least_batch=rows, most_batch=rows)
+        return other
+
     def train(self, mode: bool = True) -> LogitModel:
         """Stay in eval mode."""
         return self
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
+    def forward(self, images: torch.Tensor, *, normalised: bool = False) -> torch.Tensor:
         """Logits (n, classes) of pixels (n, channels, height, width).
 
         A class whose logit is minus infinity has the logit `NEVER`.
+
+        Args:
+            images: pixels, or with ``normalised`` the network's input as :meth:`inputs` makes it,
+                which the network may change.
+            normalised: whether the images are clipped and normalised already.
 
         Raises:
             ModelError: the network raises an exception, or its results are not logits. Lack of
                 memory passes through unchanged.
         """
-        return _without_masks(self.raw(images))
+        return _without_masks(self._raw_of_inputs(images) if normalised else self.raw(images))
 
     def raw(self, images: torch.Tensor) -> torch.Tensor:
         """As :meth:`forward`, with minus infinity for classes that the network masks."""
-        inputs = self._normalise(images).to(self._compute)
+        return self._raw_of_inputs(self.inputs(images))
+
+    def _raw_of_inputs(self, inputs: torch.Tensor) -> torch.Tensor:
+        """:meth:`raw` of clipped and normalised images."""
+        proven = inputs.shape[1:] in self._proven
         contiguous = self.memory_format is torch.contiguous_format
+        # The network may write into its input, and a first call may have to be repeated.
+        first_try = inputs if proven or contiguous else inputs.clone()
         try:
-            logits = self._logits(inputs)
+            logits = self._logits(first_try)
         except ModelError:
             raise
         except Exception as error:
-            proven = images.shape[1:] in self._proven
             # "could not create a primitive" may mean a lack of memory, or that oneDNN has none for
             # this memory format.
             may_be_format = "primitive" in str(error) and not proven
@@ -320,12 +355,16 @@ class LogitModel(nn.Module):
                 raise self._refusal(inputs, error) from error
             # A network may also use `view`, which takes no tensor with the channels last.
             self._lay_out(torch.contiguous_format)
-            return self.raw(images)
-        self._proven.add(images.shape[1:])
+            return self._raw_of_inputs(inputs)
+        self._proven.add(inputs.shape[1:])
         return logits
 
-    def _normalise(self, images: torch.Tensor) -> torch.Tensor:
+    def inputs(self, images: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """The network's input: pixels clipped if asked, minus mean, divided by std.
+
+        Args:
+            images: pixels (n, channels, height, width), which do not change.
+            out: where to write it; default: a new tensor.
 
         Raises:
             ModelError: the shape does not fit images, or mean and std.
@@ -346,15 +385,21 @@ class LogitModel(nn.Module):
             images = images.to(self.dtype)
         if self.clip:
             images = images.clamp(0.0, 1.0)
-        if self._normalises:
+        if self._normalises and out is None:
             return (images - self.mean) / self.std
+        if self._normalises:
+            return torch.sub(images, self.mean, out=out).div_(self.std)
+        if out is not None:
+            return out.copy_(images)
         # The network may write in place, into the caller's pixels.
         return images if self.clip else images.clone()
 
     def _logits(self, inputs: torch.Tensor) -> torch.Tensor:
         """The logits of normalised images, in batches that the network accepts."""
-        if self.memory_format is torch.contiguous_format:
-            inputs = inputs.contiguous()
+        inputs = inputs.to(self._compute)
+        # Convolutions would also take the other format, and convert it each for itself.
+        if inputs.dim() == 4:
+            inputs = inputs.contiguous(memory_format=self.memory_format)
         least = self.info.least_batch
         most = self.info.most_batch or max(least, len(inputs))
         if least <= len(inputs) <= most:

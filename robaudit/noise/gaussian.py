@@ -20,6 +20,7 @@ class Gaussian(SigmaNoise):
     summary = "x + sigma z, independent on every value"
     prefer = "amplifier and thermal noise; the reference of the literature"
     source = "Han et al., section 3"
+    scales_only = True
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str]) -> Tensor:
         """x + sigma z."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
@@ -68,6 +68,7 @@ class Noise(SpecSection, ABC):
         nearly_normal: whether the noise is a sum of many small independent contributions, so that
             the margins of a network are close to jointly normal. Where it is not, estimators that
             fit a normal distribution to them count votes instead.
+        scales_only: whether the noisy pixels are x + level * z, with a z for each value.
         quantises: whether its pixels are always in [0, 1], so that ``clip`` would be a mistake.
         bounded: whether the noise has a limit at each level, so that a largest loss exists.
         summary: its effect on a pixel x, in one line.
@@ -82,6 +83,7 @@ class Noise(SpecSection, ABC):
     differentiable: ClassVar[bool] = False
     guided: ClassVar[bool] = False
     nearly_normal: ClassVar[bool] = False
+    scales_only: ClassVar[bool] = False
     quantises: ClassVar[bool] = False
     bounded: ClassVar[bool] = False
     summary: ClassVar[str]
@@ -93,6 +95,12 @@ class Noise(SpecSection, ABC):
     )
     clip: bool = Field(False, description="clip the noisy pixels to [0, 1]")
     at: NoisePlace = Field(INPUT, description=ABOUT_PLACE)
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        # What a class says of its noisy() does not hold for that of a subclass.
+        if "noisy" in vars(cls) and "scales_only" not in vars(cls):
+            cls.scales_only = False
 
     @property
     def on_file(self) -> bool:

@@ -146,11 +146,12 @@ class NoiseProcess:
         """:meth:`blocks` for draws of this shape."""
         key = self._key(sample_id)
         size = self._block_size(shape)
+        values = torch.Size(shape).numel()
         for number in _blocks_with(start, draws, size):
             within = _draws_within(number, start, draws, size)
             # A draw does not depend on the draws asked for: what follows it in its block is left
             # out only where that changes no bit.
-            filled = _fewest_filled(within.stop, size, torch.Size(shape).numel(), self.device)
+            filled = _fewest_filled(within.stop, size, values, self.device)
             block = self._latent_block(key, number, (filled, *shape))
             yield block[within].to(self.dtype)
 

@@ -10,14 +10,14 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from robaudit.engine.passes import Engine, NoisyBatch
+from robaudit.engine.passes import Engine, NoisyRows
 from robaudit.levels import NoiseLevel
 from tests.research.benchmarks.timing import seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What the estimators read of a `NoisyBatch`."""
+    """What the estimators read of a `NoisyRows`."""
 
     image: Tensor
     draw: Tensor
@@ -56,7 +56,7 @@ class Replay(Engine):
         pairs: bool = False,
         orthogonal: bool = False,
         rows: int | None = None,
-    ) -> Iterator[tuple[NoisyBatch, Tensor]]:
+    ) -> Iterator[tuple[NoisyRows, Tensor]]:
         """All the passes asked for as one batch."""
         self._make(x, ids, at, start + draws, pairs, orthogonal)
         index = torch.arange(len(ids) * draws, device=x.device)
@@ -66,7 +66,7 @@ class Replay(Engine):
                 for sample_id in ids
             ]
         )
-        yield cast(NoisyBatch, Remembered(index // draws, index % draws)), logits
+        yield cast(NoisyRows, Remembered(index // draws, index % draws)), logits
 
     def _make(
         self,

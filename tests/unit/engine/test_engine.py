@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 
@@ -35,7 +37,7 @@ def test_the_tail_is_padded_to_a_multiple_of_eight(
     network = Counter(curved())
     engine = Engine(from_module(network), gaussian_process(0, CPU), 4, batch_size)
     for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(0.3), draws):
-        assert len(batch.x) == len(logits) == len(batch.image) == len(batch.draw)
+        assert len(logits) == len(batch.image) == len(batch.draw)
     assert network.sizes == sizes
 
 
@@ -121,3 +123,55 @@ def test_the_network_sees_clipped_copies_where_the_noise_clips(clip: bool) -> No
         [logits for _, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(1.0), 20)]
     )
     assert bool(((pixels >= 0) & (pixels <= 1)).all()) is clip
+
+
+@pytest.mark.parametrize("clip", [False, True])
+@pytest.mark.parametrize("values", [(), (0.4,), (0.4, 0.6)])
+def test_noisy_copies_are_normalised_as_clean_images(values: tuple[float, ...], clip: bool) -> None:
+    """They are written as (x - mean) / std + (sigma / std) z, and are the same numbers."""
+    model = from_module(curved(), mean=values, std=values)
+    noise = NoiseProcess(Gaussian(clip=clip), "gaussian", 0, CPU)
+    engine = Engine(model, noise, 4, 16)
+    ids = ["a", "b", "c"]
+    found = [logits for _, logits in engine.noisy_logits(IMAGES, ids, sigma(0.3), 11)]
+    pixels = [
+        batch.x.clone() for batch in engine.noisy_batches(IMAGES, ids, sigma(0.3), 11, rows=16)
+    ]
+    expected = model.clipping(clip)(torch.cat(pixels))
+    assert torch.allclose(torch.cat(found), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_networks_that_write_into_their_input() -> None:
+    class InPlace(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = curved()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.network(x.mul_(2.0))  # type: ignore[no-any-return]
+
+    doubled = from_module(lambda x: curved()(2.0 * x))
+    results = []
+    for model in (from_module(InPlace()), doubled):
+        engine = Engine(model, gaussian_process(0, CPU), 4, 16)
+        passes = engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(0.3), 30)
+        results.append(torch.cat([logits.clone() for _, logits in passes]))
+    assert torch.equal(*results)
+
+
+def test_noise_that_changes_what_it_inherits_is_asked() -> None:
+    """Isotropic Gaussian noise is added without a call of the kind; a subclass may do more."""
+
+    class Shifted(Gaussian):
+        def noisy(
+            self, x: torch.Tensor, z: torch.Tensor, level: float, *, ids: Sequence[str]
+        ) -> torch.Tensor:
+            return super().noisy(x, z, level, ids=ids) + 1.0
+
+    pixels = from_module(torch.nn.Flatten())
+    found = []
+    for kind in (Gaussian, Shifted):
+        engine = Engine(pixels, NoiseProcess(kind(), "gaussian", 0, CPU), IMAGES[0].numel())
+        passes = engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(0.3), 4)
+        found.append(torch.cat([logits.clone() for _, logits in passes]))
+    assert torch.allclose(found[0] + 1.0, found[1], atol=1e-6)
