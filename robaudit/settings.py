@@ -244,7 +244,8 @@ MEMORY = Setting(
 )
 DETERMINISTIC = Setting(
     "deterministic",
-    "On CUDA: use deterministic algorithms, so that runs agree bit for bit.",
+    "Make runs agree bit for bit: deterministic algorithms on CUDA, and the network as it was "
+    "loaded, since faster forms are chosen by timing.",
     place=("run", "deterministic"),
     panel=RUNNING,
     switch=True,

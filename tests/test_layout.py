@@ -23,6 +23,7 @@ ROOMS = (
         "names",
         "quantities",
         "levels",
+        "forms",
         "results",
         "files",
         "progress",

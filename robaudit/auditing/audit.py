@@ -14,7 +14,8 @@ from torch import nn
 
 from robaudit.auditing.chunks import step_name
 from robaudit.auditing.environment import deterministic, pick_devices
-from robaudit.auditing.expected import WORTH_SAYING, measure_speed
+from robaudit.auditing.expected import WORTH_SAYING, Expected, measure_speed
+from robaudit.auditing.fastest_form import as_before, in_fastest_form, of_workers
 from robaudit.auditing.main_loop import (
     Ending,
     Workers,
@@ -40,6 +41,7 @@ from robaudit.engine.passes import Engine
 from robaudit.engine.registry import Task
 from robaudit.errors import RobauditError, RunError, SpecError
 from robaudit.files import expanded, remove_leftovers
+from robaudit.forms import FormName
 from robaudit.gates.so_far import estimate_so_far, first_gate
 from robaudit.levels import NoiseLevel, without_levels
 from robaudit.models.logits import rounded_products
@@ -57,6 +59,9 @@ from robaudit.spec.read import load_spec
 from robaudit.spec.skipping import OnError, on_error_of
 from robaudit.stats.reading import read_run, run_so_far
 
+# Copies of each image with which most audits that run until they are decided are: see
+# docs/research/benchmarks.md.
+_EARLY_DRAWS = 8
 _READING_SHARE = 0.02  # of the time of a session, for reading what there is so far
 
 
@@ -275,15 +280,17 @@ class _Session:
             entries_by_result: dict[str, Any] = {}
             for task in audit.tasks:
                 entries_by_result.update((name, estimators[task.label]) for _, name in task.names)
+            state.begin(audit.data, task_names(audit.tasks), entries_by_result, noises)
+            if state.unfinished:
+                audit = self._in_some_form(audit, lacking(state, audit.tasks))
+            elif old is not None:
+                audit = replace(audit, info=as_before(audit.info, old))
             info = first_info(
                 audit,
                 noise_files=noise_files,
                 **history(old, self.command, audit.info.device, self.workers.number),
             )
             info = self._with_schedule(info)
-            state.begin(audit.data, task_names(audit.tasks), entries_by_result, noises)
-            if state.unfinished and isinstance(audit, PreparedAudit):
-                self._announce_time(audit, lacking(state, audit.tasks))
             finished = old is not None and _is_finished(old, info, folder)
             if old is None or not old.complete:
                 folder.write_info(info)  # before the first row
@@ -311,13 +318,48 @@ class _Session:
         )
         return read_run(folder.path)
 
-    def _announce_time(self, audit: PreparedAudit, left: Sequence[Lacking]) -> None:
-        """Say how long the audit will take, unless it is short."""
+    def _in_some_form(self, audit: CheckedAudit, left: Sequence[Lacking]) -> CheckedAudit:
+        """Choose the form of the network for the passes that are left, and say how long the audit
+        will take."""
+        recorded = None if self.old is None else self.old.form
+        if not isinstance(audit, PreparedAudit):
+            return replace(audit, info=of_workers(audit.info, recorded, self.log))
+        images = [of_task.samples for of_task in left]
+        as_loaded = measure_speed(audit).expected(audit.tasks, images)
+        certain = self._certain(as_loaded.seconds)
+        chosen = in_fastest_form(audit, certain, as_loaded.rate, recorded, self.log)
+        self.workers = chosen.worker()
+        self._announce_time(chosen, images, as_loaded)
+        return chosen
+
+    def _certain(self, seconds: float) -> float:
+        """The part of the time of all passes that the audit will take in any case, as far as it can
+        be known: it may have less time, or be decided early."""
+        if self.analyse is not None:
+            # Most gates are decided by then, or want more images.
+            most = max((task.estimator.most_draws or 0 for task in self.audit.tasks), default=0)
+            seconds /= max(1.0, most / _EARLY_DRAWS)
+        if self.deadline is not None:
+            seconds = min(seconds, self.deadline - time.perf_counter())
+        return seconds
+
+    def _announce_time(
+        self, audit: PreparedAudit, images: Sequence[int], as_loaded: Expected
+    ) -> None:
+        """Say how long the audit will take, unless it is short.
+
+        Args:
+            audit: in the form in which it runs.
+            images: what is left of each task.
+            as_loaded: the time that the network as loaded would take.
+        """
         # An audit that has grown says it no second time.
         if self.analyse is not None and self.old is not None:
             return
-        images = [of_task.samples for of_task in left]
-        expected = measure_speed(audit).expected(audit.tasks, images)
+        expected = as_loaded
+        form = audit.info.form
+        if form is not None and form.name is not FormName.AS_LOADED:
+            expected = measure_speed(audit).expected(audit.tasks, images)
         if expected.seconds < WORTH_SAYING:
             return
         ends_earlier = ""

@@ -30,18 +30,20 @@ from robaudit.engine.estimator import Need
 from robaudit.engine.passes import Engine, fitting_passes
 from robaudit.engine.registry import Task, check_model, refuse_unfit, tasks_of, without_gradients
 from robaudit.errors import DataError, ModelError, NothingLeftError, SpecError
+from robaudit.forms import Form, FormName
 from robaudit.levels import FILE, NONE
 from robaudit.memory import free_bytes, memory_limit, used
 from robaudit.models.formats import Source
 from robaudit.models.load_model import from_module, load_model
 from robaudit.models.logits import PIXELS, LogitModel, for_noisy_passes
+from robaudit.models.network_forms import layout_of
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.installed import build as build_noises
 from robaudit.noise.noise import shape_of
 from robaudit.noise.process import NoiseProcess
 from robaudit.plugins import reference
 from robaudit.progress import Listener
-from robaudit.runs.info import Measured, ModelInfo, RowBits
+from robaudit.runs.info import FormReason, Measured, ModelInfo, NetworkForm, RowBits
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions
 from robaudit.text import count
 
@@ -295,6 +297,9 @@ def prepare(
         warnings=[*check.warnings, *row_warnings],
         rows=rows,
         batch_rows=engine.rows(image.shape),
+        form=NetworkForm.of(
+            Form(FormName.AS_LOADED, layout_of(noisy), engine.rows(image.shape)), FormReason.SHORT
+        ),
         image_shape=list(image.shape),
         **_effects(spec, engine, data, listener, skip_bad=skip_bad),
     )

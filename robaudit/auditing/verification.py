@@ -21,6 +21,7 @@ from robaudit.auditing.environment import (
     pick_device,
     versions,
 )
+from robaudit.auditing.fastest_form import in_recorded_form
 from robaudit.auditing.prepare import Request, prepare
 from robaudit.auditing.rounds import Round, rounds_of
 from robaudit.datasets.dataset import Dataset
@@ -37,7 +38,7 @@ from robaudit.quantities import IntervalKind, Quantity
 from robaudit.records import Inline, Record
 from robaudit.results import Votes
 from robaudit.runs.folder import OUTPUTS, RunFolder
-from robaudit.runs.info import RowBits, device_type, kind_of
+from robaudit.runs.info import NetworkForm, RowBits, device_type, kind_of
 from robaudit.runs.rows import Row, bits_of_votes
 from robaudit.runs.run import Run
 from robaudit.runs.state import NAME as STATE
@@ -150,14 +151,16 @@ def verify(
     subset = _subset(run, dataset, chosen_ids)
     with deterministic(spec.run.deterministic, chosen_device), rounded_products(False):
         request = Request(spec, trust=trust, dataset=subset)
-        recomputed = _recompute(run, rows, request, chosen_device, listener)
+        recomputed, form = _recompute(run, rows, request, chosen_device, listener)
     identical = 0
     for row in rows:
         now = recomputed[row.key]
         differences += _differences(run, row, now)
         # Without the notes, to which the end of a run adds.
         identical += replace(row, note="") == replace(now, note="")
-    if identical < len(rows) and _same_bits_promised(run, chosen_device):
+    made_in = run.info.form
+    same_form = made_in is None or (made_in == form and not made_in.earlier)
+    if identical < len(rows) and same_form and _same_bits_promised(run, chosen_device):
         listener.warn(
             f"{len(rows) - identical} rows have other bits, although nothing but the batches may "
             "have changed since the run"
@@ -246,8 +249,9 @@ def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
 
 def _recompute(
     run: Run, rows: Sequence[Row], request: Request, device: torch.device, listener: Listener
-) -> Mapping[tuple[str, NoiseLevel, str], Row]:
-    """Compute rows of a run as its audit would, with as many copies as they have.
+) -> tuple[Mapping[tuple[str, NoiseLevel, str], Row], NetworkForm | None]:
+    """Compute rows of a run as its audit would, with as many copies as they have and in the form of
+    the network that it had.
 
     Args:
         run: the run.
@@ -255,12 +259,17 @@ def _recompute(
         request: for an audit of their samples.
         device: where to compute.
         listener: receives notes and progress.
+
+    Returns:
+        The rows by their keys, and the form in which they were computed.
     """
     noises_of(run, request.spec)
     audit = prepare(request, device, Listener())
     if audit.info.model.sha256 != run.info.model.sha256:
         what = f"was made with other weights than {audit.info.model.name} holds now"
         raise RunError(str(run.path), what, "restore the model the run was made with")
+    if run.info.form is not None:
+        audit = in_recorded_form(audit, run.info.form, listener)
     in_rounds = [task for task in audit.tasks if task.estimator.most_draws is not None]
     others = [task for task in audit.tasks if task.estimator.most_draws is None]
     recomputed = dict[tuple[str, NoiseLevel, str], Row]()
@@ -280,7 +289,7 @@ def _recompute(
         ids = {row.sample_id for row in rows}
         data = _chosen(audit.data, ids)
         recomputed.update(compute(audit, audit.engine, data, others, listener).rows)
-    return recomputed
+    return recomputed, audit.info.form
 
 
 def _ids_by_draws(rows: Sequence[Row], in_rounds: Sequence[Task]) -> dict[int, set[str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -130,14 +131,21 @@ def _frozen(network: nn.Module) -> nn.Module:
 
     The network itself where torch cannot freeze it.
     """
-    with warnings.catch_warnings():
-        # torch calls TorchScript deprecated in either way, by version.
-        warnings.filterwarnings("ignore", r"`torch\.jit\.freeze` is", FutureWarning)
-        warnings.filterwarnings("ignore", r"`torch\.jit\.freeze` is", DeprecationWarning)
+    with without_deprecation():
         try:
             return cast(nn.Module, torch.jit.freeze(network))
         except (RuntimeError, torch.jit.Error):
             return network
+
+
+@contextmanager
+def without_deprecation() -> Iterator[None]:
+    """Without torch's remarks that TorchScript is deprecated."""
+    with warnings.catch_warnings():
+        # torch calls TorchScript deprecated in either way, by version.
+        for category in (FutureWarning, DeprecationWarning):
+            warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is", category)
+        yield
 
 
 def source_of(reader: Any, where: str) -> SourceCode:

@@ -581,8 +581,8 @@ class RunSpec(SpecSection):
     )
     deterministic: bool = Field(
         False,
-        description="the same bits from every run on one kind of CUDA device, at some cost in "
-        "speed",
+        description="the same bits from every run on one machine or one kind of CUDA device, at "
+        "some cost in speed",
     )
     engine: Literal["local", "ray"] = Field(
         "local", description="where to compute: on this machine, or on the workers of a Ray cluster"
