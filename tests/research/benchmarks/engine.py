@@ -1,161 +1,174 @@
-"""Part `engine`: a noisy pass of the engine against the model's own best forward pass."""
+"""Part `engine`: noisy passes of the engine against the fastest form of the network and the noise
+alone."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from robaudit.auditing.fastest_form import in_fastest_form
+from robaudit.auditing.prepare import PreparedAudit, Request, prepare
 from robaudit.engine.batch import ImageBatch
+from robaudit.forms import Form, FormName
+from robaudit.models.logits import LogitModel
+from robaudit.models.network_forms import in_form, layouts_for, other_forms
+from robaudit.models.pretrained import filled
 from robaudit.noise.noise import shape_of
-from tests.research.benchmarks.networks import Bench, Network, estimator, load, script
+from robaudit.progress import Listener
+from robaudit.spec.model import AuditSpec
+from tests import levels
+from tests.research.benchmarks.networks import Bench, estimator
 from tests.research.benchmarks.report import Section, Table, number, target
 from tests.research.benchmarks.timing import alternating, seconds
-from tests.shared import MODELS, card
+from tests.shared import MODELS, SHARED, document
 
 SIGMA = 0.1
-FINALISTS = 3
-FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+AIM = 0.9
+IMAGENET = "imagenet_lite0_timm"
+NETWORKS = (*MODELS, "cifar100_resnet14", IMAGENET)
+_IMAGES = 8
+_FINALISTS = 3
+_ROWS = (8, 16, 32, 64, 128, 256, 512)
+_MOST_VALUES = 2**21  # of a batch: 13 photos of 3 x 224 x 224
+_SECONDS = 0.5  # of the passes that are timed
+_FOREVER = 1e9  # seconds: any audit is long enough to look for the fastest form
 Forward = Callable[[], object]
 
 
 def measure(bench: Bench) -> Section:
-    """Every shared model: the fastest of many forms of its forward pass against the engine, in
-    turn."""
-    cuda = bench.device.type == "cuda"
-    aim = 15.0 if cuda else 10.0
-    rows = []
-    raw = {}
+    """Every shared model, with one thread and two: many forms of its forward pass, the noise alone
+    and the engine, in turn."""
+    names = MODELS[:2] if bench.quick else NETWORKS
+    before = torch.get_num_threads()
+    tables = []
     targets = []
-    for name in MODELS[:2] if bench.quick else MODELS:
-        network = load(bench, name, 8)
-        best, rates = _rates(bench, network)
-        overhead = 100 * (rates["best"] / rates["engine"] - 1)
-        cells = [number(rates[what]) for what in ("best", "noise", "engine")]
-        rows.append([name, cells[0], best, *cells[1:], f"{overhead:.0f} %"])
-        raw[name] = {**rates, "form": best}
-        if name == "cifar10_resnet20":
-            targets.append(target(f"overhead, {name}", aim, overhead, " %"))
-        bench.say(
-            f"  {name}: best {rates['best']:,.0f}/s ({best}), engine {rates['engine']:,.0f}/s, "
-            f"overhead {overhead:.0f} %"
-        )
+    raw = {}
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            rows = []
+            for name in names:
+                rates, best, form = _rates(bench, name)
+                fraction = rates["engine"] * (1 / rates["best"] + 1 / rates["noise"])
+                cells = [number(rates[what]) for what in ("loaded", "best", "noise", "engine")]
+                rows.append([name, cells[0], cells[1], best, *cells[2:], form, f"{fraction:.2f}"])
+                raw[f"{name}, {threads}"] = {**rates, "form": best, "chosen": form}
+                what = f"share of the possible, {name}, {threads} threads"
+                targets.append(target(what, AIM, fraction, at_least=True))
+                bench.say(f"  {threads} threads, " + ", ".join(rows[-1]))
+            head = ["model", "as loaded", "fastest", "its form", "noise alone", "engine"]
+            caption = f"{threads} thread{'s' * (threads > 1)}"
+            tables.append(Table([*head, "the engine's form", "share"], rows, caption))
+    finally:
+        torch.set_num_threads(before)
     return Section(
         title=f"The engine's noisy passes ({bench.device.type})",
         reading=(
-            "Images/s of `mc` (noise, sum, normalisation, forward pass, votes), of the fastest "
-            "bare forward pass of the same file on"
-            " prepared inputs, and of drawing the noise alone; `overhead`: best / engine - 1."
+            "Images/s of the network as loaded and in its fastest form, both bare, on prepared "
+            "inputs; of drawing the noise alone; and of `mc` (noise, sum, normalisation, forward "
+            "pass, votes) in the form that an audit of some minutes chooses. `share`: engine / "
+            "(1 / (1 / fastest + 1 / noise)), 1 if nothing else took time."
         ),
-        tables=[
-            Table(["model", "best forward", "its form", "noise alone", "engine", "overhead"], rows)
-        ],
+        tables=tables,
         targets=targets,
         notes=[
-            f"Best of batch {', '.join(map(str, _batches(bench)))}, contiguous and "
-            "channels_last, as loaded, frozen and optimised for"
-            f" inference by torch.jit: all tried once, the {FINALISTS} fastest measured again in "
-            "turn with the engine.",
-            "The smaller the network, the more the noise itself matters: a linear model is "
-            "faster than the random numbers it needs.",
-            "On both sides the process keeps freed memory (`keep_freed_memory`), as the command "
-            "line does.",
+            "Fastest: of the network as loaded, optimised by torch.jit, and compiled where it is "
+            "Python code; contiguous and channels last; 8 to 512 images a pass. All are tried "
+            f"once, and the {_FINALISTS} fastest again in turn with the engine.",
+            "The process keeps freed memory (`keep_freed_memory`), as the command line does.",
         ],
         raw=raw,
     )
 
 
-def _rates(bench: Bench, network: Network) -> tuple[str, dict[str, float]]:
-    """The best form and the images/s of it and of the engine."""
-    batches = _batches(bench)
-    with _quiet(), torch.inference_mode():
-        forms = dict(_forms(bench, network))
-        tried = {
-            form: _screened(bench, forward) / batch for form, (batch, forward) in forms.items()
-        }
-        finalists = sorted(tried, key=lambda form: tried[form])[:FINALISTS]
-        draws = estimator(
-            "mc",
-            draws=16 * max(batches) // len(network.x) if bench.device.type == "cuda" else 256,
-        )
-        chunk = network.batch(SIGMA)
-        passes = len(network.x) * draws.passes(network.classes)[0] - len(network.x)
-        counts = {form: max(1, passes // forms[form][0]) for form in finalists}
-        contenders: dict[str, Forward] = {
-            form: partial(_repeat, forms[form][1], counts[form]) for form in finalists
-        }
-        contenders |= {
-            "engine": partial(draws.estimate, chunk),
-            "noise": partial(_draw, chunk, passes // len(network.x)),
-        }
+def _rates(bench: Bench, name: str) -> tuple[dict[str, float], str, str]:
+    """Images/s, the name of the fastest form, and that of the engine's."""
+    loaded = prepared_audit(bench, name, _IMAGES)
+    audit = in_fastest_form(loaded, _FOREVER, 1.0, None, Listener())
+    model = loaded.engine.model
+    images = torch.stack([loaded.data[i].pixels for i in range(_IMAGES)]).to(bench.device)
+    x = images.to(model.dtype)
+    forwards = dict(_forms(model, x))
+    tried = {form: _screened(bench, forward) / form.rows for form, forward in forwards.items()}
+    rows = loaded.engine.rows(x.shape[1:])
+    as_loaded = Form(FormName.AS_LOADED, layouts_for(model)[0], rows)
+    finalists = sorted(tried, key=lambda form: tried[form])[:_FINALISTS]
+    finalists = list(dict.fromkeys([as_loaded, *finalists]))
+    draws = max(32, round(_SECONDS / tried[finalists[-1]] / _IMAGES))
+    passes = draws * _IMAGES
+    chunk = ImageBatch.from_images(audit.engine, x, levels.sigma(SIGMA))
+    counts = {form: max(1, passes // form.rows) for form in finalists}
+    contenders: dict[str, Forward] = {
+        form.text: partial(_repeat, forwards[form], counts[form]) for form in finalists
+    }
+    mc = estimator("mc", draws=draws)
+    contenders["engine"] = partial(mc.estimate, chunk)
+    contenders["noise"] = partial(_draw, chunk, draws)
+    with torch.inference_mode():
         times = alternating(contenders, bench.device, 3 if bench.quick else 5)
-    rates = {form: counts[form] * forms[form][0] / times[form] for form in finalists}
-    best = max(rates, key=lambda form: rates[form])
-    return best, {"best": rates[best], **{who: passes / times[who] for who in ("engine", "noise")}}
+    rates = {form.text: counts[form] * form.rows / times[form.text] for form in finalists}
+    best = max(rates, key=lambda text: rates[text])
+    chosen = audit.info.form
+    found = {
+        "loaded": rates[as_loaded.text],
+        "best": rates[best],
+        "engine": passes / times["engine"],
+        "noise": passes / times["noise"],
+    }
+    return found, best, "" if chosen is None else chosen.form.text
 
 
-def _forms(bench: Bench, network: Network) -> Iterator[tuple[str, tuple[int, Forward]]]:
-    """Batch size and forward pass of every form of the file, by name."""
-    about = card(network.name)
-    mean, std = (
-        torch.tensor(about[key], device=bench.device).view(1, -1, 1, 1) for key in ("mean", "std")
-    )
-    images = ((network.x - mean) / std).float()
-    for layout, memory_format in FORMATS.items():
-        for kind in ("as loaded", "frozen", "optimised"):
-            module: Any = (
-                torch.jit.load(script(network.name), map_location=bench.device)
-                .eval()
-                .to(memory_format=memory_format)
-            )
-            if kind != "as loaded":
-                module = (
-                    torch.jit.freeze(module)
-                    if kind == "frozen"
-                    else torch.jit.optimize_for_inference(torch.jit.freeze(module))
-                )
-            for batch in _batches(bench):
-                x = images[torch.arange(batch, device=bench.device) % len(images)].contiguous(
-                    memory_format=memory_format
-                )
-                yield f"{kind}, {layout}, {batch}", (batch, partial(module, x))
+def prepared_audit(bench: Bench, name: str, images: int) -> PreparedAudit:
+    """The audit of a shared model on its first images."""
+    given: dict[str, Any] = {}
+    if name == IMAGENET:
+        photos = str(SHARED / "data" / "imagenet_photos")
+        given["model"] = {"path": str(SHARED / "models" / name)}
+        given["dataset"] = {"kind": "images", "path": photos, "limit": images}
+    else:
+        given = document(name, limit=images)
+    given["noise"] = {"sigma": [SIGMA]}
+    given["estimators"] = [{"mc": {"draws": 1000}}]
+    spec = filled(AuditSpec.model_validate(given))
+    return prepare(Request(spec), bench.device, Listener())
 
 
-def _batches(bench: Bench) -> tuple[int, ...]:
-    if bench.quick:
-        return (64, 128)
-    return (128, 512, 2048, 4096) if bench.device.type == "cuda" else (32, 64, 128, 256, 512)
+def _forms(model: LogitModel, x: Tensor) -> Iterator[tuple[Form, Forward]]:
+    """The forward pass in every form, as loaded first."""
+    rows = [size for size in _ROWS if size * x[0].numel() <= _MOST_VALUES] or [_ROWS[0]]
+    for name in (FormName.AS_LOADED, *other_forms(model)):
+        for layout in layouts_for(model):
+            made: LogitModel | None = None
+            for size in rows:
+                form = Form(name, layout, size)
+                if made is None or name is FormName.COMPILED:
+                    made = in_form(model, form, x[0])
+                inputs = made.inputs(x[torch.arange(size, device=x.device) % len(x)])
+                inputs = inputs.contiguous(memory_format=made.memory_format)
+                yield form, partial(made.network, inputs)
+                if name is FormName.COMPILED and size >= 2 * rows[0]:
+                    break  # each size is compiled anew
 
 
 def _screened(bench: Bench, forward: Forward) -> float:
-    """Seconds of a pass after two of warming up (torch.jit compiles in the second); endless where
-    the form does not run."""
-    try:
+    """Seconds of a pass after two of warming up."""
+    with torch.inference_mode():
         _repeat(forward, 2)
-        return min(seconds(forward, bench.device) for _ in range(2))
-    except RuntimeError:
-        return float("inf")
+        return min(seconds(forward, bench.device) for _ in range(3))
 
 
-def _repeat(forward: Forward, count: int) -> None:
-    for _ in range(count):
+def _repeat(forward: Forward, times: int) -> None:
+    for _ in range(times):
         forward()
 
 
 def _draw(chunk: ImageBatch, draws: int) -> None:
     shape = shape_of(chunk.x)
+    source = chunk.engine.noises[chunk.at.noise]
     for sample_id in chunk.ids:
-        for _ in chunk.engine.noises[chunk.at.noise].blocks(sample_id, draws, shape):
+        for _ in source.blocks(sample_id, draws, shape):
             pass
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without torch.jit's remarks on its age."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

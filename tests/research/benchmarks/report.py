@@ -16,6 +16,7 @@ ORDER = (
     "published",
     "accuracy",
     "engine",
+    "rmse",
     "noise",
     "kinds",
     "scaling",
@@ -101,16 +102,20 @@ class Section:
         return "\n\n".join(parts) + "\n"
 
 
-def target(what: str, aim: float, measured: float | None, unit: str = "") -> list[str]:
-    """A row of the targets: reached when the measured value is at most the aim; None: not at
-    all."""
+def target(
+    what: str, aim: float, measured: float | None, unit: str = "", *, at_least: bool = False
+) -> list[str]:
+    """A row of the targets: reached when the measured value is at most the aim, or at least; None:
+    not at all."""
+    sign = ">=" if at_least else "<="
     if measured is None:
-        return [what, f"<= {number(aim)}{unit}", "not reached", "no"]
+        return [what, f"{sign} {number(aim)}{unit}", "not reached", "no"]
+    reached = measured >= aim if at_least else measured <= aim
     return [
         what,
-        f"<= {number(aim)}{unit}",
+        f"{sign} {number(aim)}{unit}",
         f"{number(measured)}{unit}",
-        "yes" if measured <= aim else "**no**",
+        "yes" if reached else "**no**",
     ]
 
 
