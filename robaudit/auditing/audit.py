@@ -328,7 +328,8 @@ class _Session:
         as_loaded = measure_speed(audit).expected(audit.tasks, images)
         certain = self._certain(as_loaded.seconds)
         chosen = in_fastest_form(audit, certain, as_loaded.rate, recorded, self.log)
-        self.workers = chosen.worker()
+        if chosen.engine is not audit.engine:
+            self.workers = chosen.worker()
         self._announce_time(chosen, images, as_loaded)
         return chosen
 

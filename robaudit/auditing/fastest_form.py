@@ -93,7 +93,7 @@ def in_fastest_form(
         return _with_info(audit, chosen)
     listener.note(f"the network runs {chosen.text}")
     if recorded is not None:
-        listener.warn(_OTHER_DIGITS.format(f"the run so far was made {recorded.form.text}"))
+        listener.warn(_of_earlier_rows(recorded))
     return _with_form(audit, trial.model, chosen)
 
 
@@ -112,7 +112,7 @@ def of_workers(info: Measured, recorded: NetworkForm | None, listener: Listener)
     earlier = changes or (recorded is not None and recorded.earlier)
     form = info.form.model_copy(update={"reason": FormReason.WORKERS, "earlier": earlier})
     if recorded is not None and changes:
-        listener.warn(_OTHER_DIGITS.format(f"the run so far was made {recorded.form.text}"))
+        listener.warn(_of_earlier_rows(recorded))
     return info.model_copy(update={"form": form})
 
 
@@ -148,6 +148,11 @@ def in_recorded_form(
     begun = f"the run was begun {wanted.text}, which this machine cannot make"
     listener.warn(_OTHER_DIGITS.format(begun))
     return _with_info(audit, NetworkForm.of(loaded, FormReason.UNAVAILABLE, earlier=True))
+
+
+def _of_earlier_rows(recorded: NetworkForm) -> str:
+    """The warning that the rows so far were computed in another form."""
+    return _OTHER_DIGITS.format(f"the run so far was made {recorded.form.text}")
 
 
 def _form_as_loaded(audit: PreparedAudit) -> Form:

@@ -261,10 +261,9 @@ class Engine:
         write = _write_inputs(model, source, x, ids)
         done = 0
         for filled, inputs in self._filled(x, parts, rows, len(x) * draws, write):
-            index = torch.arange(done, done + filled, device=x.device)
+            image_and_draw = NoisyRows(*_numbers(done, filled, draws, x.device))
             done += filled
-            image_and_draw = NoisyRows(index // draws, index % draws)
-            yield image_and_draw, _logits_of_inputs(model, inputs, filled)
+            yield image_and_draw, _logits(model, inputs, filled, normalised=True)
 
     def noisy_batches(
         self,
@@ -296,9 +295,9 @@ class Engine:
         write = _write_pixels(self.noises[at.noise], x, ids)
         done = 0
         for filled, full in self._filled(x, parts, rows, len(x) * draws, write):
-            index = torch.arange(done, done + filled, device=x.device)
+            image, draw = _numbers(done, filled, draws, x.device)
             done += filled
-            yield NoisyBatch(index // draws, index % draws, full[:filled], full)
+            yield NoisyBatch(image, draw, full[:filled], full)
 
     def _parts(
         self,
@@ -369,7 +368,7 @@ class Engine:
         parts = ((images[which], levels[which], z) for which, z in source.chosen(requests, shape))
         write = _write_inputs(model, source, x, ids)
         for filled, inputs in self._filled(x, parts, rows, sum(map(len, draws)), write):
-            yield _logits_of_inputs(model, inputs, filled)
+            yield _logits(model, inputs, filled, normalised=True)
 
     def _pooled_logits(
         self,
@@ -471,17 +470,16 @@ def _write_inputs(model: LogitModel, source: NoiseProcess, x: Tensor, ids: Seque
     return write_scaled
 
 
-def _logits(model: LogitModel, padded: Tensor, rows: int) -> Tensor:
-    """Logits of the first rows of a batch, in inference mode."""
-    with torch.inference_mode():
-        logits: Tensor = model(padded)
-        return logits[:rows]
+def _numbers(done: int, filled: int, draws: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Image and draw of each of ``filled`` copies after the first ``done``, image by image."""
+    index = torch.arange(done, done + filled, device=device)
+    return index // draws, index % draws
 
 
-def _logits_of_inputs(model: LogitModel, inputs: Tensor, rows: int) -> Tensor:
-    """Logits of the first rows of a batch of clipped and normalised images, in inference mode."""
+def _logits(model: LogitModel, padded: Tensor, rows: int, *, normalised: bool = False) -> Tensor:
+    """Logits of the first rows of a batch of pixels, or of normalised images, in inference mode."""
     with torch.inference_mode():
-        logits: Tensor = model(inputs, normalised=True)
+        logits: Tensor = model(padded, normalised=normalised)
         return logits[:rows]
 
 
