@@ -218,8 +218,31 @@ def file_pixels(
         SampleError: the file is outside the root, missing, not a regular file, not an image,
             damaged, too large, or smaller than the crop.
     """
-    with _sample_errors(where):
-        return _decoded(_source(value, where, folder, root), where, options)
+    with (
+        _sample_errors(where),
+        _opened(_source(value, where, folder, root), where, options) as image,
+    ):
+        return image_pixels(image, where, options)
+
+
+def file_values(
+    value: object, where: str, folder: Path, root: Path, options: ImageOptions
+) -> tuple[NDArray[Any], float]:
+    """The numbers of an image file as they are stored, resized and cropped; see
+    :func:`file_pixels`.
+
+    Returns:
+        The numbers (channels, height, width), and the number of white: a quarter of the memory of
+        pixels, or less.
+
+    Raises:
+        SampleError: as :func:`file_pixels`.
+    """
+    with (
+        _sample_errors(where),
+        _opened(_source(value, where, folder, root), where, options) as image,
+    ):
+        return image_values(image, where, options)
 
 
 def is_turned(value: object, where: str, folder: Path, root: Path) -> bool:
@@ -299,7 +322,13 @@ def _sample_errors(where: str) -> Iterator[None]:
         raise SampleError(where, problem, "repair or leave out this file") from None
 
 
-def _decoded(source: Path | io.BytesIO, where: str, options: ImageOptions) -> Tensor:
+@contextlib.contextmanager
+def _opened(source: Path | io.BytesIO, where: str, options: ImageOptions) -> Iterator[Image.Image]:
+    """The image with its pixels loaded.
+
+    Raises:
+        SampleError: its format is not read, or it is too large.
+    """
     name = _unsupported(source)
     if name is not None:
         raise SampleError(where, f"is {name}, which is not read", "save it as JPEG or PNG")
@@ -309,7 +338,7 @@ def _decoded(source: Path | io.BytesIO, where: str, options: ImageOptions) -> Te
         if options.resize is None and options.crop is None:
             _refuse_giant(image.size, where, options)
         image.load()
-        return image_pixels(image, where, options)
+        yield image
 
 
 def _unsupported(source: Path | io.BytesIO) -> str | None:
@@ -329,20 +358,39 @@ def image_pixels(image: Image.Image, where: str, options: ImageOptions) -> Tenso
     Raises:
         SampleError: pixels of unknown scale, or smaller than the crop.
     """
+    values, white = _prepared(image, where, options)
+    pixels = as_pixels(values, where, white)
+    channels = options.channels or 1
+    return pixels.repeat(channels, 1, 1) if pixels.shape[0] < channels else pixels
+
+
+def image_values(
+    image: Image.Image, where: str, options: ImageOptions
+) -> tuple[NDArray[Any], float]:
+    """:func:`image_pixels` as they are stored: the numbers (channels, height, width), and the
+    number of white.
+
+    Raises:
+        SampleError: as :func:`image_pixels`.
+    """
+    values, white = _prepared(image, where, options)
+    channels = max(len(values), options.channels or 1)
+    return np.array(np.broadcast_to(values, (channels, *values.shape[1:]))), white
+
+
+def _prepared(image: Image.Image, where: str, options: ImageOptions) -> tuple[NDArray[Any], float]:
+    """The numbers of the prepared image, and the number of white; grey has one channel."""
     channels: int = options.channels or (1 if is_grey(image) else 3)
     turn = _turn(image)
-    flat, scale = _flatten(image, where, channels)
+    flat, white = _flatten(image, where, channels)
     # Upright first: width and height of resize and crop are those that a viewer shows.
     upright = flat if turn is None else flat.transpose(turn)
     cropped = _crop(_resize(upright, where, options), where, options)
     _refuse_giant(cropped.size, where, options)
     values = np.asarray(cropped)  # (height, width) or (height, width, 3)
     if values.dtype.kind == "f":
-        values = values.clip(0.0, scale)  # filters may overshoot; with 8 bits Pillow clips, too
-    if values.ndim == 3:
-        values = np.moveaxis(values, -1, 0)
-    pixels = as_pixels(values, where, scale)
-    return pixels.repeat(channels, 1, 1) if pixels.shape[0] < channels else pixels
+        values = values.clip(0.0, white)  # filters may overshoot; with 8 bits Pillow clips, too
+    return (values[None] if values.ndim == 2 else np.moveaxis(values, -1, 0)), white
 
 
 def is_grey(image: Image.Image) -> bool:

@@ -105,8 +105,7 @@ class ImagesSpec(FilesSpec):
             subfolder: sorted(visible_files(folder, subfolder)) for subfolder in folders or ("",)
         }
         images_by_folder = {
-            subfolder: list(filter(_is_image, files))
-            for subfolder, files in files_by_folder.items()
+            subfolder: list(filter(is_image, files)) for subfolder, files in files_by_folder.items()
         }
         names = list(chain.from_iterable(images_by_folder.values()))
         labels = np.full(len(names), -1, dtype=np.int64)
@@ -125,7 +124,7 @@ class ImagesSpec(FilesSpec):
         if folders:
             labels, class_names = _folder_labels(self, images_by_folder, names)
             files = [entry.name for entry in os.scandir(folder) if entry.is_file()]
-            beside = sorted(filter(_is_image, files))
+            beside = sorted(filter(is_image, files))
         elif (folder / METADATA).is_file():
             # The labels are in this file; without it, the audit would have none.
             remedy = f"use kind: csv with path: {self.path.rstrip('/')}/{METADATA}"
@@ -146,7 +145,8 @@ class ImagesSpec(FilesSpec):
         )
 
 
-def _is_image(name: str) -> bool:
+def is_image(name: str) -> bool:
+    """Whether a file has the suffix of an image format that is read."""
     return _suffix(name) in _SUFFIXES
 
 
