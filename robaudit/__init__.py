@@ -37,6 +37,7 @@ if _on_intel():
 
 if TYPE_CHECKING:
     from robaudit.api.audit import audit as audit
+    from robaudit.api.camera import MeasuredNoise as MeasuredNoise, measure_noise as measure_noise
     from robaudit.api.pairs import compare_runs as compare_runs, verify_run as verify_run
     from robaudit.api.run import Run as Run, read_run as read_run
     from robaudit.errors import RobauditError as RobauditError, RobauditWarning as RobauditWarning
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "robaudit.api.audit": ("audit",),
+    "robaudit.api.camera": ("MeasuredNoise", "measure_noise"),
     "robaudit.api.pairs": ("compare_runs", "verify_run"),
     "robaudit.api.run": ("Run", "read_run"),
     "robaudit.errors": ("RobauditError", "RobauditWarning"),

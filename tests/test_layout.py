@@ -38,6 +38,7 @@ ROOMS = (
     ("numerics",),
     ("noise",),
     ("datasets",),
+    ("camera",),
     ("models",),
     ("engine",),
     ("runs",),

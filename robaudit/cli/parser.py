@@ -20,6 +20,7 @@ from robaudit.cli import (
     estimate,
     gate,
     init,
+    measure_noise,
     plot,
     reading,
     report,
@@ -74,6 +75,7 @@ def program() -> TyperGroup:
     core: dict[str, Callable[..., Any]] = {
         "demo": demo.demo,
         "init": init.init,
+        "measure-noise": measure_noise.measure_noise,
         "estimate": estimate.estimate,
         _SHOW: reading.show,
         "bias-report": reading.bias_report,
