@@ -209,7 +209,7 @@ class Camera:
         if self.prnu:
             signal = signal * self.gain(signal.shape)
         if self.dsnu:
-            signal = signal + self.dsnu * _pattern(signal.shape, self.pattern_seed, _OFFSETS)
+            signal = signal + self.offset(signal.shape)
         if self.hot or self.dead:
             signal = signal.copy()
             for row, column in self.hot:
@@ -221,6 +221,10 @@ class Camera:
     def gain(self, shape: tuple[int, ...]) -> Floats:
         """The gains of photosites, around 1."""
         return 1.0 + self.prnu * _pattern(shape, self.pattern_seed, _GAINS)
+
+    def offset(self, shape: tuple[int, ...]) -> Floats:
+        """The offsets of photosites, in units of white."""
+        return self.dsnu * _pattern(shape, self.pattern_seed, _OFFSETS)
 
     def _with_noise(self, values: Floats, random: Generator) -> Floats:
         """The standard noise, added."""

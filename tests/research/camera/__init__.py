@@ -1,0 +1,1 @@
+"""How well the noise of simulated cameras is measured."""
