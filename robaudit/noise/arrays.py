@@ -4,7 +4,7 @@ uses them."""
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,8 +37,17 @@ def read_npy(path: Path, option: str) -> Tensor:
     return _numbers(mapped(path, option), path, option)
 
 
-def read_npz(path: Path, option: str, *names: str) -> dict[str, Tensor]:
+def read_npz(
+    path: Path, option: str, *names: str, short: Collection[str] = ()
+) -> dict[str, Tensor]:
     """The arrays of a .npz file with these names.
+
+    Args:
+        path: the file.
+        option: of the noise, for messages.
+        names: of the arrays.
+        short: names of arrays that stay float16 or float32 if they are stored so, because they are
+            large; all others become float64.
 
     Raises:
         SpecError: at the option: as for :func:`read_npy`.
@@ -53,7 +62,9 @@ def read_npz(path: Path, option: str, *names: str) -> dict[str, Tensor]:
             return {name: file[name] for name in names if name in file.files}
 
     arrays = _opened(path, option, ".npz", load)
-    return {name: _numbers(array, path, option) for name, array in arrays.items()}
+    return {
+        name: _numbers(array, path, option, short=name in short) for name, array in arrays.items()
+    }
 
 
 def _opened(path: Path, option: str, suffix: str, load: Callable[[], T]) -> T:
@@ -83,13 +94,18 @@ def _opened(path: Path, option: str, suffix: str, load: Callable[[], T]) -> T:
         raise SpecError(option, what, f"write it with {function}, as floats") from error
 
 
-def _numbers(array: object, path: Path, option: str) -> Tensor:
-    """The array as a float64 tensor; SpecError at the option: it holds no finite numbers."""
+def _numbers(array: object, path: Path, option: str, *, short: bool = False) -> Tensor:
+    """The array as a float64 tensor, or in its own precision if it is short; SpecError at the
+    option: it holds no finite numbers."""
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
         raise SpecError(option, f"{path} holds no numbers", "write it with numpy, as floats")
+    dtype = np.dtype(np.float64)
+    is_short_float = array.dtype.kind == "f" and array.dtype.itemsize in (2, 4)
+    if short and is_short_float:
+        dtype = array.dtype.newbyteorder("=")  # a tensor has the byte order of the machine
     # Callers cache it, so it must also serve passes with gradients.
     with torch.inference_mode(False):
-        tensor = torch.from_numpy(np.array(array, dtype=np.float64, order="C"))
+        tensor = torch.from_numpy(np.array(array, dtype=dtype, order="C"))
     if not tensor.isfinite().all():
         raise SpecError(
             option, f"{path} has numbers that are not finite", "replace NaN and infinity"
@@ -98,7 +114,7 @@ def _numbers(array: object, path: Path, option: str) -> Tensor:
 
 
 class Placed:
-    """A float64 tensor, converted once to each dtype and device that needs it.
+    """A tensor, converted once to each dtype and device that needs it.
 
     Two are equal only if they are the same object.
     """
@@ -109,7 +125,14 @@ class Placed:
 
     def like(self, x: Tensor) -> Tensor:
         """The values with the dtype and on the device of x."""
-        key = x.device, x.dtype
+        return self._copy(x.device, x.dtype)
+
+    def on(self, device: torch.device) -> Tensor:
+        """The values on a device, in their own dtype."""
+        return self._copy(device, self.values.dtype)
+
+    def _copy(self, device: torch.device, dtype: torch.dtype) -> Tensor:
+        key = device, dtype
         if key not in self._copies:
             # Copies made in inference mode could not be used with gradients later.
             with torch.inference_mode(False):

@@ -50,6 +50,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
     "sensor": ({}, {"read_noise": 0, "bits": 12}),
     "linear": ({}, {"mean": 0.1, "std": 0.5}),
     "spatial": ({}, {"flip": False, "crop": 0}),
+    "frames": ({"file": "small.npz"}, {"file": "large.npz"}),
     "corruption": tuple(
         {"name": name, "scale": scale} for name in COLOURLESS for scale in ("cifar", "imagenet")
     ),
@@ -79,6 +80,13 @@ def write_files(folder: Path, shape: Shape) -> None:
     np.save(folder / "pixels.npy", random.uniform(0.5, 1.5, shape[1:]).astype(np.float32))
     np.save(folder / "values.npy", random.integers(0, 3, shape))
     np.savez(folder / "factor.npz", factor=random.normal(size=(4, *shape)).reshape(4, -1).T)
+    for name, side, dtype in (("small.npz", 3, np.float16), ("large.npz", 11, np.float32)):
+        np.savez(
+            folder / name,
+            frames=random.normal(size=(5, shape[0], side, side + 1)).astype(dtype),
+            brightness=[0.1, 0.4, 0.9],
+            variance=random.uniform(0.5, 1.5, (shape[0], 3)),
+        )
     (folder / "set").mkdir(exist_ok=True)
     np.save(
         folder / "set" / "fog.npy",
