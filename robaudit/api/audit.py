@@ -16,7 +16,7 @@ from robaudit.progress import Listener, parse_duration
 from robaudit.settings import AUDIT, CONFIDENCE, EXTEND, LIMIT, NAME, Setting
 from robaudit.spec.model import IN_MEMORY, AuditSpec, Precision
 from robaudit.spec.origin import Location, Origin
-from robaudit.spec.read import load_spec, validated
+from robaudit.spec.read import load_spec, validated, with_noises_of_file
 from robaudit.spec.skipping import OnError
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ def audit(
             *not normalised*: noise is added to them.
         sigma: standard deviations of Gaussian noise, in pixel units ([0, 1]); ``"8/255"`` is
             understood.
-        noise: other noises, as in a spec: ``{"kind": "uniform", "eps": [8/255]}``.
+        noise: other noises, as in a spec: ``{"kind": "uniform", "eps": [8/255]}``, or the path of a
+            YAML file of noises, relative to the spec (without one: to the working folder).
         estimators: names, or names with options: ``{"mc": {"draws": 2000}}``. Default: mc.
         gates: thresholds such as ``"mean >= 0.9"``; :meth:`Run.gate` decides them.
         mean, std: the network's normalisation, applied after the noise. Default: none, for networks
@@ -263,7 +264,8 @@ def _as_spec(what: AuditSpec | str | Path | Mapping[str, Any]) -> AuditSpec:
         return what
     if isinstance(what, str | Path):
         return load_spec(Path(what))
-    return validated(dict(what), Origin("spec"))
+    document = dict(what)
+    return validated(document, with_noises_of_file(document, Origin("spec"), Path()))
 
 
 def _of_objects(net: Any, given: Mapping[str, Any], name: str | None) -> AuditSpec:
@@ -296,6 +298,7 @@ def _of_objects(net: Any, given: Mapping[str, Any], name: str | None) -> AuditSp
     device = "auto" if given.get("engine") == "ray" else _device_of(net)
     # A function has a name of its own, a module the name of its class.
     name = name or str(getattr(net, "__name__", type(net).__name__))
+    given = _with_noises_written_out(given, Path())
     origin = replace(_origin(given), name=name)
     return validated(_with(document, {"device": device, **given}), origin)
 
@@ -338,8 +341,23 @@ def _changed(
     if LIMIT.argument in given and document["dataset"].get("sample"):
         raise SpecError(LIMIT, "the spec audits a random subset", "change its dataset.sample.size")
     document["name"] = name or spec.name
+    given = _with_noises_written_out(given, spec.base_dir)
     origin = replace(_origin(given), folder=spec.base_dir, name=name or spec.stem)
     return validated(_with(document, given), origin)
+
+
+def _with_noises_written_out(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The arguments with the noises of a file in place of its path, which is relative to the
+    folder.
+
+    Raises:
+        SpecError: the file is missing, or holds no noises.
+    """
+    written_out = dict(given)
+    if isinstance(given.get("noise"), Path):
+        written_out["noise"] = str(given["noise"])
+    with_noises_of_file(written_out, Origin("audit", folder.absolute()), folder)
+    return written_out
 
 
 def _with(document: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

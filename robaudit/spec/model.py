@@ -646,12 +646,12 @@ class AuditSpec(SpecSection):
     )
     noise: Annotated[
         tuple[NoiseSpec, ...],
-        BeforeValidator(_each_name, json_schema_input_type=NoiseSpec | tuple[NoiseSpec, ...]),
+        BeforeValidator(_each_name, json_schema_input_type=NoiseSpec | tuple[NoiseSpec, ...] | str),
         Field(max_length=MOST_NOISES),
     ] = Field(
         (),
         description="the noise on the pixels, for example {sigma: [0.05, 8/255]}, or a list of "
-        "noises; "
+        "noises, or a YAML file that has one under its key noise; "
         "may be omitted if no estimator needs noise",
     )
     estimators: Annotated[OneOrMore[EstimatorSpec], Field(min_length=1)] = (

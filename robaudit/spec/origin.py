@@ -37,6 +37,7 @@ class Origin:
         name: the audit's name, the stem of the file.
         lines: line numbers in the file, by location.
         moved: locations in the file by location in the validated spec, where they differ.
+        files: files that sections are in, if it is not this one; lines are of these files.
         arguments: the spec comes from the arguments of a function; messages name these.
         taken: lines for the user about values from the model's own files.
         own: how the model's own files prepare images, where they say so.
@@ -47,6 +48,7 @@ class Origin:
     name: str = "audit"
     lines: Mapping[Location, int] = field(default_factory=dict)
     moved: Mapping[Location, Location] = field(default_factory=dict)
+    files: Mapping[int | str, str] = field(default_factory=dict)
     arguments: bool = False
     taken: tuple[str, ...] = ()
     own: OwnPreparation | None = None
@@ -68,11 +70,12 @@ class Origin:
         """
         if self.arguments:
             return str(location[0]) if location else self.where
+        file = self.files.get(location[0], self.where) if location else self.where
         for length in range(len(location), 0, -1):
             number = self.lines.get(location[:length])
             if number:
-                return f"{self.where}:{number}"
-        return self.where
+                return f"{file}:{number}"
+        return file
 
     def place(self, location: Sequence[int | str]) -> str:
         """A part of the validated spec for messages, with its line: "spec.yaml:7: noise.kind"."""

@@ -2,54 +2,24 @@
 
 from __future__ import annotations
 
-import io
-import stat
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from robaudit.errors import SpecError, did_you_mean
+from robaudit.files import expanded
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, LevelName
 from robaudit.plugins import ESTIMATORS, NOISES, reference, refuse_unknown
 from robaudit.spec.class_names import BASE_DIR
+from robaudit.spec.document import loaded, read_document
 from robaudit.spec.fields import SAMPLES_ARE_DRAWS, as_tuple
 from robaudit.spec.model import DEFAULT_ESTIMATOR, IN_MEMORY, AuditSpec, noise_entries, with_options
+from robaudit.spec.noise_file import is_noise_file, read_noises
 from robaudit.spec.origin import Location, Origin
 from robaudit.spec.validation_errors import explain
-
-# Bounds far beyond any spec. They refuse hostile files before PyYAML spends memory on them: a few
-# lines of nested aliases can stand for billions of values.
-_MAX_BYTES = 2**20
-_MAX_NODES = 20_000
-_MAX_DEPTH = 50
-_LONGEST_TEXT = 5000  # a path has at most 4096 characters
-
-
-class _Loader(yaml.SafeLoader):
-    """A SafeLoader that refuses a key that appears twice, of which YAML would take the last."""
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
-    """The value of a mapping whose keys are plain and distinct."""
-    seen: set[Any] = set()
-    for key, _ in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            raise yaml.constructor.ConstructorError(
-                None, None, "a key must be plain text", key.start_mark
-            )
-        if key.value in seen:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key.value!r} appears twice", key.start_mark
-            )
-        seen.add(key.value)
-    loader.flatten_mapping(node)
-    return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
-
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
 def load_spec(
@@ -66,7 +36,8 @@ def load_spec(
     """Read a spec file and apply the command line's changes.
 
     Args:
-        path: the YAML file; paths in it are relative to its folder.
+        path: the YAML file; paths in it are relative to its folder. Its noises may be in a file of
+            their own, ``noise: noise.yaml``.
         text: its content, if the file does not exist yet.
         settings: ``key=value`` with dotted keys (``model.mean=[0.5]``, ``mc.draws=2000``), values
             in YAML.
@@ -82,6 +53,10 @@ def load_spec(
             built, which imports torch.
     """
     raw, lines = read_document(path, text)
+    origin = Origin(str(path), path.resolve().parent, path.stem, lines)
+    # First, so that all other changes find the noises of a file as if they were written out.
+    settings = _with_noise_file(raw, settings)
+    origin = with_noises_of_file(raw, origin, path.parent)
     moved = _as_lists(raw)
     for location, value in (overrides or {}).items():
         put(raw, *_within_sample(raw, location, value))
@@ -93,15 +68,16 @@ def load_spec(
         # messages name the section.
         lines = {
             place: line
-            for place, line in lines.items()
+            for place, line in origin.lines.items()
             if len(place) < 2 or place[0] not in ("noise", "estimators")
         }
+        origin = replace(origin, lines=lines)
     _set_levels(raw, levels, sigmas)
     # Settings come last: they may refer to estimators and noises that other options have chosen.
     for setting in settings:
         apply_setting(raw, setting)
-    origin = Origin(str(path), path.resolve().parent, path.stem, lines, moved)
-    spec = validated(raw, origin)
+    spec = validated(raw, replace(origin, moved=moved))
+    origin = spec.origin
     _refuse_memory(spec)
     for i, noise in enumerate(spec.noise):
         refuse_unknown(NOISES, "noise kind", noise.kind, origin.place(("noise", i, "kind")))
@@ -109,6 +85,42 @@ def load_spec(
         where = f"estimators[{i}]" if estimators else origin.place(("estimators", i))
         refuse_unknown(ESTIMATORS, "estimator", estimator.name, where)
     return spec
+
+
+def _with_noise_file(raw: dict[str, Any], settings: Sequence[str]) -> list[str]:
+    """Apply ``--set noise=FILE.yaml``, and return the other settings."""
+    others = []
+    for setting in settings:
+        location, value = read_setting(setting, _example_of_setting())
+        if location == ("noise",) and is_noise_file(value):
+            raw["noise"] = value
+        else:
+            others.append(setting)
+    return others
+
+
+def with_noises_of_file(raw: dict[str, Any], origin: Origin, folder: Path) -> Origin:
+    """Write out the noises of a document that names a file of them instead.
+
+    Args:
+        raw: the document, which is changed.
+        origin: of the document; options of the noises that name files become relative to its
+            folder.
+        folder: the same folder, as messages show it.
+
+    Returns:
+        The origin, in which the noises have the lines of their own file.
+
+    Raises:
+        SpecError: the file is missing, or holds no noises.
+    """
+    named = raw.get("noise")
+    if not is_noise_file(named):
+        return origin
+    path = folder / expanded(named)
+    raw["noise"], lines_of_noises = read_noises(path, origin.folder)
+    lines = {place: line for place, line in origin.lines.items() if place[:1] != ("noise",)}
+    return replace(origin, lines={**lines, **lines_of_noises}, files={"noise": str(path)})
 
 
 def validated(document: Mapping[str, Any], origin: Origin) -> AuditSpec:
@@ -141,125 +153,6 @@ def _refuse_memory(spec: AuditSpec) -> None:
                 f"{kind} stands for objects of a Python program, which a file cannot name",
                 "name files, or call robaudit.audit(net, dataset, ...)",
             )
-
-
-def read_document(
-    path: Path, text: str | None = None
-) -> tuple[dict[str, Any], dict[Location, int]]:
-    """The mapping in a YAML file, and the line of every key in it.
-
-    Args:
-        path: the file.
-        text: its content, if the file does not exist yet.
-
-    Raises:
-        SpecError: the file is missing, or holds no mapping in YAML.
-    """
-    return _parse(_read(path) if text is None else text, str(path))
-
-
-def _read(path: Path) -> str:
-    """The text of a spec file.
-
-    Raises:
-        SpecError: it is missing, too large, or not a text file.
-    """
-    try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise SpecError(str(path), "is a folder", "name a spec file, for example spec.yaml")
-        # Reading a pipe that nobody writes to would block, and a device has no end.
-        if not stat.S_ISREG(status.st_mode):
-            raise SpecError(str(path), "is not a regular file", "save the spec as a file")
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-        if len(content) > _MAX_BYTES:
-            raise SpecError(str(path), "is larger than 1 MB", "a spec is a short YAML file")
-        # A text stream, unlike bytes.decode, also turns other line ends into \n.
-        return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
-    except FileNotFoundError as error:
-        siblings = [p.name for p in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-        remedy = did_you_mean(path.name, siblings) if siblings else "name an existing spec file"
-        raise SpecError(str(path), "no such file", remedy) from error
-    except UnicodeDecodeError as error:
-        raise SpecError(str(path), "is not UTF-8 text", "a spec is a YAML text file") from error
-    except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
-        what = getattr(error, "strerror", None) or "cannot be read"
-        raise SpecError(str(path), what, "name a readable spec file") from error
-
-
-def _parse(text: str, where: str) -> tuple[dict[str, Any], dict[Location, int]]:
-    """:func:`read_document` of a text; ``where`` is its file, for messages."""
-    lines: dict[Location, int] = {}
-    try:
-        raw = _loaded(text, lines)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"{where}:{mark.line + 1}" if mark else where
-        raise SpecError(place, f"not valid YAML: {error.problem or error.context}") from error
-    except Exception as error:  # PyYAML's constructors raise nearly anything on malformed values
-        raise SpecError(where, f"not valid YAML: {str(error) or type(error).__name__}") from error
-    if not isinstance(raw, dict):
-        raise SpecError(
-            where,
-            "is not a mapping",
-            "a spec has the sections model, dataset, noise, estimators and run",
-        )
-    return cast(dict[str, Any], raw), lines
-
-
-def _loaded(text: str, lines: dict[Location, int]) -> Any:
-    """The value of a YAML text; the lines of its keys are added to ``lines``."""
-    loader = _Loader(text)
-    node = loader.get_single_node()
-    if node is None:
-        return None
-    # Before any value is built: the nodes are as small as the text, the values may be huge.
-    _index(node, (), lines, [0])
-    return loader.construct_document(node)
-
-
-def _index(
-    node: yaml.Node, location: Location, lines: dict[Location, int], count: list[int]
-) -> None:
-    """Record the line of every key, and refuse oversized documents.
-
-    Args:
-        node: a part of the document; an alias counts as if it were written out.
-        location: its location.
-        lines: filled with the line of every location.
-        count: number of nodes so far, in a list, as the calls share it.
-    """
-    count[0] += 1
-    if count[0] > _MAX_NODES or len(location) > _MAX_DEPTH:
-        raise yaml.YAMLError("too many or too deeply nested values")
-    lines.setdefault(location, node.start_mark.line + 1)
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            place = (*location, str(key.value))
-            lines[place] = key.start_mark.line + 1
-            _refuse_text(key)
-            _index(value, place, lines, count)
-    elif isinstance(node, yaml.SequenceNode):
-        for i, value in enumerate(node.value):
-            _index(value, (*location, i), lines, count)
-    else:
-        _refuse_text(node)
-
-
-def _refuse_text(node: yaml.Node) -> None:
-    """Refuse lone surrogates, which no file or terminal can represent, and text longer than any
-    path."""
-    try:
-        if len(str(node.value).encode()) > _LONGEST_TEXT:
-            raise yaml.YAMLError(
-                f"a value has more than {_LONGEST_TEXT} characters (line "
-                f"{node.start_mark.line + 1})"
-            )
-    except UnicodeEncodeError:
-        raise yaml.YAMLError(
-            f"contains a lone surrogate ({node.value!r}); use whole Unicode characters"
-        ) from None
 
 
 def _within_sample(raw: Mapping[str, Any], location: Location, value: Any) -> tuple[Location, Any]:
@@ -326,7 +219,7 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
     Raises:
         SpecError: it is not of that form, or there is no such key.
     """
-    location, value = read_setting(setting, f"{reference()}.draws=2000")
+    location, value = read_setting(setting, _example_of_setting())
     if location[0] in AuditSpec.model_fields:
         put(raw, location, value)
         return
@@ -351,6 +244,10 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
     )
 
 
+def _example_of_setting() -> str:
+    return f"{reference()}.draws=2000"
+
+
 def read_setting(setting: str, example: str) -> tuple[Location, Any]:
     """The location and the value of one ``--set key=value``.
 
@@ -370,7 +267,7 @@ def read_setting(setting: str, example: str) -> tuple[Location, Any]:
 def _value(text: str, where: str) -> Any:
     """The value of a YAML text from the command line."""
     try:
-        return _loaded(text, {})
+        return loaded(text, {})
     except Exception as error:  # PyYAML's constructors raise nearly anything on malformed values
         raise SpecError(
             where, "the value is not valid YAML", 'quote it, for example --set "model.mean=[0.5]"'

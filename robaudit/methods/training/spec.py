@@ -11,6 +11,7 @@ from pydantic import Field, PrivateAttr, ValidationError, field_validator, model
 
 from robaudit.plugins import OBJECTIVES, refuse_unknown
 from robaudit.spec.class_names import BASE_DIR
+from robaudit.spec.document import read_document
 from robaudit.spec.fields import Count, Number, OneOrMore, Positive, SpecSection, Whole
 from robaudit.spec.model import (
     AuditSpec,
@@ -21,7 +22,7 @@ from robaudit.spec.model import (
     with_options,
 )
 from robaudit.spec.origin import Location, Origin
-from robaudit.spec.read import put, read_document, read_setting
+from robaudit.spec.read import put, read_setting
 from robaudit.spec.validation_errors import explain
 
 # The audit spec is checked before there is a model: this one takes its place.
