@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from robaudit.spec.model import AuditSpec
 
 _MODEL = "Model and data"
+_SIGMAS = "0.02,0.05"
 
 
 def init(
@@ -62,11 +63,21 @@ def init(
         ),
     ] = None,
     sigma: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="LEVELS", rich_help_panel=SPEC, help="Noise levels, for pixels in [0, 1]."
+            metavar="LEVELS",
+            rich_help_panel=SPEC,
+            help=f"Noise levels, for pixels in [0, 1]. Default: {_SIGMAS}.",
         ),
-    ] = "0.02,0.05",
+    ] = None,
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=SPEC,
+            help="Instead of --sigma: a YAML file of noises, which are copied into the spec.",
+        ),
+    ] = None,
     resize: Annotated[
         int | None,
         typer.Option(
@@ -144,9 +155,9 @@ def init(
         MOST_DRAWS,
         MOST_IMAGES,
         dataset_section,
-        levels,
         spec_text,
     )
+    from robaudit.spec.noise_file import is_noise_file, read_noises
     from robaudit.spec.read import apply_setting
     from robaudit.spec.skipping import on_error_of
 
@@ -159,19 +170,21 @@ def init(
     dataset = dataset_section(data, base, limit or MOST_IMAGES)
     dataset |= {key: side for key, side in (("resize", resize), ("crop", crop)) if side}
     section |= _normalisation(normalise, known=bool(source))
-    chosen_levels = levels(sigma)
     least = _share(gate)
     document: dict[str, Any] = {
         "model": section,
         "dataset": dataset,
-        "noise": {"sigma": chosen_levels},
+        "noise": {},
         "estimators": [{reference(): {"draws": draws or MOST_DRAWS}}],
     }
-    if least is not None:
-        document["gates"] = [f"mean(sigma={level}) >= {least!r}" for level in chosen_levels]
+    document["noise"], gates = _noise_section(spec, document, noise, sigma, least)
+    if gates:
+        document["gates"] = gates
     # Last, so that they win over the options.
     for setting in set_ or ():
         apply_setting(document, setting)
+    if is_noise_file(document["noise"]):
+        document["noise"], _ = read_noises(base / document["noise"], base.resolve())
     # Paths in a spec are relative to its folder.
     source = source.replace(f"{base}/", "")
     written = _valid(spec, document, source)
@@ -190,6 +203,48 @@ def init(
     gated = "" if least is None else f", then robaudit gate RUN; or both: {command} --until-decided"
     # To standard output: it is the result of the command, and the notes are not.
     emit(f"next: {command}{gated}\n", None)
+
+
+def _noise_section(
+    spec: Path,
+    document: Mapping[str, Any],
+    noise: str | None,
+    sigma: str | None,
+    least: float | None,
+) -> tuple[Any, list[str]]:
+    """The ``noise`` section, and a gate for each of its levels.
+
+    Args:
+        spec: the file to write.
+        document: its other sections.
+        noise: the value of ``--noise``, a file.
+        sigma: the value of ``--sigma``.
+        least: the mean robustness that the gates require; None: there are none.
+
+    Raises:
+        SpecError: both options are given, a level is not a positive number, or the file is missing
+            or has no valid noises.
+    """
+    from robaudit.spec.first_spec import from_here, levels, mean_gates, spec_text
+    from robaudit.spec.noise_file import is_noise_file, read_noises
+    from robaudit.spec.read import load_spec
+
+    if noise is None:
+        chosen = levels(sigma or _SIGMAS)
+        # Fractions stay as the user wrote them.
+        gates = [f"mean(sigma={level}) >= {least!r}" for level in chosen]
+        return {"sigma": chosen}, gates if least is not None else []
+    if sigma is not None:
+        raise SpecError("--noise", "cannot be combined with --sigma", "give one of them")
+    if not is_noise_file(noise):
+        remedy = "give a .yaml file that has a list of noises under the key noise"
+        raise SpecError(f"--noise {noise}", "is not a YAML file", remedy)
+    base = spec.absolute().parent
+    written = from_here(noise, base)
+    # Read as a spec that names the file, so that messages have its lines.
+    present = load_spec(spec, text=spec_text({**document, "noise": written})).levels
+    entries, _ = read_noises(base / written, base.resolve())
+    return entries, mean_gates(present, least) if least is not None else []
 
 
 def _folder_of(spec: Path, *, force: bool) -> Path:

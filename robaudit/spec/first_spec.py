@@ -6,7 +6,7 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from glob import has_magic
 from pathlib import Path
@@ -14,7 +14,9 @@ from typing import Any
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.files import expanded
+from robaudit.levels import NoiseLevel
 from robaudit.spec.fields import level
+from robaudit.spec.gate_grammar import number_text
 from robaudit.spec.model import recognised
 from robaudit.spec.presets import NORMALISATIONS
 
@@ -139,6 +141,17 @@ def levels(text: str) -> list[float | str]:
     return numbers
 
 
+def mean_gates(levels: Iterable[NoiseLevel], least: float) -> list[str]:
+    """A gate on the mean at each noise level: at least ``least``."""
+    gates = []
+    for at in levels:
+        number = f"{at.argument}={number_text(at.number)}"
+        # A sigma alone means Gaussian noise.
+        chosen = number if at.usual else f"noise={at.noise}, {number}"
+        gates.append(f"mean({chosen}) >= {least!r}")
+    return gates
+
+
 def spec_text(document: Mapping[str, Any], source: str = "", about_draws: str = "") -> str:
     """The YAML text of a spec, with comments.
 
@@ -152,6 +165,9 @@ def spec_text(document: Mapping[str, Any], source: str = "", about_draws: str = 
     """
     lines = [_TITLE]
     for name, section in document.items():
+        if isinstance(section, str):  # a file of noises
+            lines.append(f"{name}: {_value(section)}")
+            continue
         lines.append(f"{name}:")
         if name == "estimators" and about_draws:
             lines.append(f"  # {about_draws}")
@@ -172,5 +188,6 @@ def spec_text(document: Mapping[str, Any], source: str = "", about_draws: str = 
 
 def _value(value: Any) -> str:
     """A value as JSON, with unprintable characters as escapes that YAML understands."""
-    text = json.dumps(value, ensure_ascii=False)
+    # A noise file may have a date, which is text where it is an option.
+    text = json.dumps(value, ensure_ascii=False, default=str)
     return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)

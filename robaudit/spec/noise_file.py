@@ -38,6 +38,8 @@ def read_noises(path: Path, base: Path) -> tuple[Any, dict[Location, int]]:
     Raises:
         SpecError: the file is missing, is not YAML, or has something else than noises.
     """
+    if not path.exists():
+        raise SpecError(str(path), "no such file", "name an existing file of noises")
     document, lines = read_document(path, content=_EXAMPLE)
     for key in document:
         if key != _KEY:

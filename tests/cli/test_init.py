@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given
@@ -79,6 +81,10 @@ REFUSED: dict[str, list[str]] = {
     "gate above 1": [*MODEL, *DIGITS, "--gate", "90"],
     "a file that exists": ["there.yaml", *MODEL, *DIGITS],
     "no such folder": ["no/such.yaml", *MODEL, *DIGITS],
+    "noises and sigma": [*MODEL, *DIGITS, "--noise", "noise.yaml", "--sigma", "0.1"],
+    "no such noises": [*MODEL, *DIGITS, "--noise", "none.yaml"],
+    "noises of another kind of file": [*MODEL, *DIGITS, "--noise", "x.txt"],
+    "a mistake in the noises": [*MODEL, *DIGITS, "--noise", "noise.yaml"],
     "an architecture without weights": ["--model", "timm:resnet18", *DIGITS],
 }
 
@@ -87,7 +93,57 @@ REFUSED: dict[str, list[str]] = {
 def test_refused_with_a_line(options: list[str], tmp_path: Path, refuse: Refuse) -> None:
     (tmp_path / "x.txt").touch()
     (tmp_path / "there.yaml").write_text("mine")
+    (tmp_path / "noise.yaml").write_text("noise:\n  - {sigma: 0.1}\n  - {kind: unifrom, eps: 1}\n")
     refuse("init", *options)
+
+
+def test_noises_of_a_file_are_copied(tmp_path: Path, run_cli: RunCli) -> None:
+    """With their files, levels and gates, into a spec in another folder."""
+    measured = tmp_path / "measured"
+    measured.mkdir()
+    np.savez(
+        measured / "noise.npz",
+        frames=np.random.default_rng(0).normal(size=(4, 1, 8, 8)),
+        brightness=[0.5],
+        variance=[[0.04]],
+    )
+    noises: list[dict[str, Any]] = [
+        {"kind": "sensor", "name": "camera", "photons": [40, 20], "read_noise": 3.1},
+        {"kind": "frames", "file": "noise.npz", "level": [0.5, 1], "clip": True},
+        {"sigma": "1/5"},
+    ]
+    (measured / "noise.yaml").write_text(yaml.safe_dump({"noise": noises}))
+    (tmp_path / "specs").mkdir()
+    code, _, err = run_cli(
+        "init",
+        "specs/audit.yaml",
+        *MODEL,
+        *DIGITS,
+        "--noise",
+        "measured/noise.yaml",
+        *("--limit", "4", "--draws", "10", "--gate", "0.01"),
+    )
+    assert code == 0, err
+    path = tmp_path / "specs" / "audit.yaml"
+    noises[1]["file"] = "../measured/noise.npz"
+    assert yaml.safe_load(path.read_text())["noise"] == noises
+    assert load_spec(path).gates == (
+        "mean(noise=camera, level=40) >= 0.01",
+        "mean(noise=camera, level=20) >= 0.01",
+        "mean(noise=frames, level=0.5) >= 0.01",
+        "mean(noise=frames, level=1) >= 0.01",
+        "mean(sigma=0.2) >= 0.01",
+    )
+    assert run_cli("estimate", path, "--out", "run").code == 0
+    assert run_cli("gate", "run").code == 0
+
+
+def test_a_setting_names_noises_of_a_file_too(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "noise.yaml").write_text("noise: {kind: uniform, eps: [0.1, 0.2]}")
+    done = run_cli("init", *MODEL, *DIGITS, "--no-check", "--set", "noise=noise.yaml")
+    assert done.code == 0, done.err
+    written = yaml.safe_load((tmp_path / "audit.yaml").read_text())
+    assert written["noise"] == {"kind": "uniform", "eps": [0.1, 0.2]}
 
 
 @pytest.mark.parametrize("name", ["it's #1.npz", "\x85.npz", "on", "-x.npz"])
@@ -296,6 +352,7 @@ CODE = """
 import torch
 import torchvision
 from pathlib import Path
+from typing import Any
 from torch import nn
 from robaudit.models.architectures import digits_cnn
 
