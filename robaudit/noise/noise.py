@@ -71,7 +71,8 @@ class Noise(SpecSection, ABC):
         scales_only: whether the noisy pixels are x + level * z, with a z for each value.
         quantises: whether its pixels are always in [0, 1], so that ``clip`` would be a mistake.
         bounded: whether the noise has a limit at each level, so that a largest loss exists.
-        empirical: whether it is recorded noise, against which models of noise are judged.
+        empirical: whether it is recorded noise, at level 1 as strong as recorded; models of noise
+            are judged against it.
         summary: its effect on a pixel x, in one line.
         prefer: what it models, in one line.
         source: paper or standard of the noise model.

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from robaudit.plugins import reference
+from robaudit.quantities import P_ROBUST
 from robaudit.report import numbers
 from robaudit.report.tables import Table, cells, columns
 from robaudit.validation.against_reference import Validation
 from robaudit.validation.deviations import ReferenceComparison
+from robaudit.validation.recorded_noise import RecordedComparison
 from robaudit.validation.verdicts import milliseconds
 
 _NOTES = (
@@ -19,9 +21,16 @@ _NOTES = (
     "coverage: 95 % intervals that agree with the reference and its interval. -: does not apply.",
 )
 
+_NOTES_ON_RECORDED = (
+    "means over the images, with 95 % intervals for images like these. minus: paired by image, "
+    "Student's t over the images, and at least the error of the draws: a few images may miss rare "
+    "large differences.",
+)
+
 
 def validation_tables(validation: Validation) -> Iterator[Table]:
-    """A table for each noise level, with a verdict on each estimator and which to use."""
+    """A table for each noise level, with a verdict on each estimator and which to use, and one for
+    each recorded noise."""
     images = len({name for name, _ in validation.truths})
     draws = f"{validation.draws:,} draws of independent noise"
     yield Table(f"{images} images against {reference()} with {draws}")
@@ -39,6 +48,24 @@ def validation_tables(validation: Validation) -> Iterator[Table]:
         advice = cells((f"-> {text}." for text in words["advice"]), "strong")
         yield Table(f"At {levels[at]}", head, rows, conclusions=(*cells(verdicts), *advice))
     yield Table(notes=_NOTES)
+    for recorded in validation.recorded:
+        yield _recorded_table(recorded)
+
+
+def _recorded_table(comparison: RecordedComparison) -> Table:
+    """The reference at each noise level, and its difference from that under recorded noise."""
+    levels = numbers.level_texts([level.at for level in comparison.levels])
+    rows = []
+    for level in comparison.levels:
+        difference = "-"
+        if level.difference is not None:
+            difference = numbers.change(level.difference.value, *level.difference.ends)
+        mean = numbers.with_interval(level.mean.value, *level.mean.ends)
+        rows.append(cells((levels[level.at], mean, difference)))
+    recorded = levels[comparison.recorded]
+    head = columns(("noise",), (f"mean {P_ROBUST.name}", f"minus {recorded}"))
+    heading = f"{P_ROBUST.name} of the reference, under models of noise and under recorded noise"
+    return Table(heading, head, tuple(rows), notes=_NOTES_ON_RECORDED)
 
 
 def _cells(comparison: ReferenceComparison) -> Iterator[str]:

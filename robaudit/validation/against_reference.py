@@ -26,6 +26,7 @@ from robaudit.spec.model import AuditSpec
 from robaudit.spec.skipping import OnError
 from robaudit.stats.summary import share
 from robaudit.validation.deviations import ReferenceComparison, Truths, compare
+from robaudit.validation.recorded_noise import RecordedComparison, against_recorded
 from robaudit.validation.verdicts import advice, remark, verdict
 
 STREAM = "reference"
@@ -42,6 +43,8 @@ class Validation:
         rows: by (sample id, noise level, name of the result).
         truths: the reference by (sample id, noise level).
         comparisons: in the order of the spec: noise levels, then estimators.
+        recorded: the reference under models of noise beside that under recorded noise, where the
+            spec has both.
         skipped: samples left out, with the reason.
         seconds: of the estimators, and of the reference.
     """
@@ -51,6 +54,7 @@ class Validation:
     rows: Mapping[tuple[str, NoiseLevel, str], Row]
     truths: Truths
     comparisons: Sequence[ReferenceComparison]
+    recorded: Sequence[RecordedComparison] = ()
     skipped: Sequence[tuple[str, str]] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -135,6 +139,7 @@ def validate(
         rows=computed.rows,
         truths=truths,
         comparisons=_comparisons(ready, computed, truths),
+        recorded=against_recorded(ready.noises, truths),
         skipped=[(skip.sample_id, skip.reason) for skip in computed.skipped],
         seconds={"estimators": sum(computed.seconds.values()), "reference": seconds},
     )

@@ -120,6 +120,7 @@ def document(validation: Validation) -> dict[str, Any]:
         "reference": {"estimator": reference(), "draws": validation.draws, "stream": "reference"},
         "comparisons": json_values(validation.comparisons),
         "words": validation.verdicts(),
+        "recorded_noise": json_values(validation.recorded),
         "skipped": [{"sample_id": name, "reason": reason} for name, reason in validation.skipped],
         "seconds": dict(validation.seconds),
     }

@@ -176,3 +176,59 @@ def test_ctrl_c_leaves_nothing(
     assert done.code == 130
     golden.lines(done.err)
     assert tree(tmp_path) == before
+
+
+def test_models_of_noise_beside_recorded_noise(tmp_path: Path, run_cli: RunCli) -> None:
+    """Frames of normal noise are what a Gaussian of their deviation does to the predictions."""
+    np.savez(
+        tmp_path / "noise.npz",
+        frames=np.random.default_rng(0).normal(size=(50, 1, 8, 8)),
+        brightness=[0.5],
+        variance=[[0.25**2]],
+    )
+    write(
+        tmp_path,
+        {
+            "noise": [
+                {"sigma": [0.25, 0.5]},
+                {"kind": "frames", "file": "noise.npz", "level": [0.5, 1]},
+            ]
+        },
+        "noise.yaml",
+    )
+    spec = write(tmp_path, digits(limit=40, noise="noise.yaml", estimators=["softmax"]))
+    code, out, err = run_cli("validate", spec, *FEW, "--out", "found")
+    assert code == 0, err
+    lines = out.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("p_robust of the reference"))
+    assert lines[first + 1].split() == [
+        "noise",
+        "mean",
+        "p_robust",
+        "minus",
+        "frames",
+        "level",
+        "1",
+    ]
+    names = [line[:16].strip() for line in lines[first + 3 : first + 7]]
+    assert names == ["sigma 0.25", "sigma 0.5", "frames level 0.5", "frames level 1"]
+    (comparison,) = json.loads((tmp_path / "found" / "validation.json").read_text())[
+        "recorded_noise"
+    ]
+    assert (comparison["noise"], comparison["level"]) == ("frames", 1.0)
+    same, stronger, *recorded = comparison["levels"]
+    assert [level["difference"] for level in recorded] == [None, None]
+    assert same["difference"]["lower"] <= 0 <= same["difference"]["upper"]
+    assert stronger["difference"]["upper"] < 0
+    rows = table(tmp_path / "found" / "validation.csv")
+    references = [float(row["reference"]) for row in rows if row["level"] == "0.25"]
+    assert same["value"] == pytest.approx(np.mean(references))
+
+
+def test_without_recorded_noise_there_is_no_such_table(
+    spec: Path, run_cli: RunCli, tmp_path: Path
+) -> None:
+    done = run_cli("validate", spec, *FEW, "--set", "estimators=[softmax]", "--out", "found")
+    assert "recorded noise" not in done.out
+    document = json.loads((tmp_path / "found" / "validation.json").read_text())
+    assert document["recorded_noise"] == []
