@@ -43,7 +43,7 @@ def audit(
     dataset: object = None,
     *,
     sigma: Levels | None = None,
-    noise: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    noise: Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | Path | None = None,
     estimators: Entry | Sequence[Entry] | None = None,
     gates: str | Sequence[str] | None = None,
     mean: object = None,

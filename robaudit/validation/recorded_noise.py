@@ -104,10 +104,9 @@ def paired_difference_of_means(base: Sequence[Share], new: Sequence[Share]) -> E
     """The mean difference of two shares of votes of the same images, new minus base.
 
     The images are paired, so that only the spread of their differences counts: Student's t over
-    the images. Where all differences are small by chance, or there is one image, that spread says
-    too little; each side is then as wide as the error of the draws alone, from Clopper-Pearson of
-    all votes of either mean (MOVER). A rare image that is not among these may still carry a
-    difference.
+    the images. Where no image changes, or there is one image, that spread is 0 or unknown. So each
+    side is at least as wide as the error of the draws alone, from Clopper-Pearson of all votes of
+    either mean (MOVER). A rare image that is not among these may still carry a difference.
 
     Args:
         base, new: shares of equally many independent votes, in the same order; at least one.
@@ -117,7 +116,8 @@ def paired_difference_of_means(base: Sequence[Share], new: Sequence[Share]) -> E
     differences = _values(new) - _values(base)
     value = float(differences.mean())
     of_draws = unpaired_difference(_pooled(base), _pooled(new), same_generator=False)
-    below, above = of_draws.below, of_draws.above
+    below = of_draws.below
+    above = of_draws.above
     if len(differences) > 1:
         lower, upper = mean_interval(differences, -math.inf, math.inf)
         below = max(below, value - lower)

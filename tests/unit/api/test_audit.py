@@ -304,6 +304,30 @@ def test_bad_arguments_are_named(
     golden(caught.value)
 
 
+@pytest.mark.parametrize("form", ["net", "spec file", "mapping", "mapping of a file"])
+def test_noises_of_a_file(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    noises = [{"kind": "uniform", "eps": [0.2]}, {"name": "weak", "sigma": ["1/100"]}]
+    write(tmp_path, {"noise": noises}, "noise.yaml")
+    spec = digits(limit=2)
+    if form == "net":
+        run = robaudit.audit(network(), arrays(2), noise="noise.yaml", estimators=["taylor"])
+    elif form == "spec file":
+        run = robaudit.audit(write(tmp_path, spec), noise=Path("noise.yaml"))
+    elif form == "mapping":
+        run = robaudit.audit(spec, noise="noise.yaml")
+    else:
+        run = robaudit.audit({**spec, "noise": "noise.yaml"})
+    assert {str(row.at) for row in run.rows} == {"uniform eps 0.2", "weak sigma 0.01"}
+
+
+def test_mistakes_in_noises_of_a_file(tmp_path: Path, golden: Golden) -> None:
+    for text in ("noise: [{kind: unifrom, eps: 1}]", "noise: [{kind: uniform}]", "nose: 1"):
+        path = write(tmp_path, text, "noise.yaml")
+        with golden.raises(RobauditError):
+            robaudit.audit(network(), arrays(2), noise=str(path))
+
+
 def test_class_names_by_index_and_indices_by_name() -> None:
     names = [f"digit {i}" for i in range(10)]
     forms: list[Any] = [
