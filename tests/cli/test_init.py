@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -107,7 +106,7 @@ def test_noises_of_a_file_are_copied(tmp_path: Path, run_cli: RunCli) -> None:
         brightness=[0.5],
         variance=[[0.04]],
     )
-    noises: list[dict[str, Any]] = [
+    noises: list[dict[str, object]] = [
         {"kind": "sensor", "name": "camera", "photons": [40, 20], "read_noise": 3.1},
         {"kind": "frames", "file": "noise.npz", "level": [0.5, 1], "clip": True},
         {"sigma": "1/5"},
@@ -352,7 +351,6 @@ CODE = """
 import torch
 import torchvision
 from pathlib import Path
-from typing import Any
 from torch import nn
 from robaudit.models.architectures import digits_cnn
 
