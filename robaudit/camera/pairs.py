@@ -19,8 +19,9 @@ from robaudit.errors import DataError
 from robaudit.records import Record
 
 Mask = NDArray[np.bool_]
-_CLIPPED = 0.01  # of a block's values: beyond it, the noise of the block is visibly cut off
-_FROM_ENDS = 3.0  # standard deviations between a patch and black or white: less loses 0.5 %
+_CLIPPED = 0.002  # of a block's values: beyond it, the noise of the block is visibly cut off
+_FROM_ENDS = 3.0  # standard deviations between a spot and black or white: less loses 0.5 %
+_SPOT = 2  # pixels of a side: of single pixels, noise itself would come close to the ends
 _FEWEST_CLIPPED = 3  # values: a single one says nothing of a small block
 _FEWEST_BLOCKS = 8  # that are usable: fewer have no interval
 _EXPOSURE = 0.1  # relative change of brightness: the noise itself changes with it by half of it
@@ -33,6 +34,7 @@ _UNEVEN = 0.05
 _SURE = 30.0
 _SURE_OF_REGIONS = 3.0
 _OUTLYING = 4.0  # times the usual variance: noise of twice the standard deviation
+_ROBUST_SIGMAS = 6.0  # of the logarithm: JPEG leaves very different noise in similar blocks
 _MOST_OUTLYING = 0.5  # of the blocks: beyond it, the pair is left out as a whole
 _REGIONS = (8, 4)  # down and across: lamps flicker in bands of rows
 _FEWEST_IN_REGION = 4  # blocks
@@ -154,17 +156,18 @@ def _unclipped(stack: Stack, remarks: list[Remark]) -> NDArray[np.int64]:
     """
     shots, blocks = stack.values.shape[:2]
     clipped = np.zeros(blocks)
-    squares = np.zeros(blocks)
-    total = np.zeros_like(patches(stack.pixels(0)))
-    before = stack.pixels(0)
+    total = np.zeros_like(patches(stack.pixels(0), _SPOT))
+    variances = []
+    before = None
     for place in range(shots):
         pixels = stack.pixels(place)
         clipped += ((pixels <= 0) | (pixels >= 1)).reshape(blocks, -1).sum(1)
-        # Where something moves, too much: it is left out in any case.
-        squares += _of_blocks(np.square(pixels - before)) / 2
-        total += patches(pixels)
+        total += patches(pixels, _SPOT)
+        if before is not None:
+            variances.append(_of_blocks(np.square(pixels - before)) / 2)
         before = pixels
-    deviation = np.sqrt(squares / (shots - 1))
+    # The median over the pairs: in some of them, something may move.
+    deviation = np.sqrt(np.median(variances, axis=0))
     mean = (total / shots).reshape(blocks, -1)
     distance = np.minimum(mean.min(1), 1 - mean.max(1))
     most = max(_CLIPPED * shots * stack.values[0, 0].size, _FEWEST_CLIPPED)
@@ -211,7 +214,7 @@ def _no_pair(stack: Stack, remarks: Sequence[Remark]) -> DataError:
     remark = next(remark for remark in remarks if len(remark.shots) == 2)
     what = {
         Finding.EXPOSURE: f"its brightness changes by {remark.amount:.0%} from shot to shot",
-        Finding.MOVED: f"it moved by {remark.amount:.2g} pixels from shot to shot",
+        Finding.MOVED: f"it moves by {remark.amount:.2g} pixels or more from shot to shot",
         Finding.LIGHT: "the light changes in parts of it from shot to shot",
         Finding.CHANGED: f"{remark.amount:.0%} of it changes from shot to shot",
     }[remark.finding]
@@ -340,7 +343,7 @@ def _uneven_light(difference: Singles, grid: Grid, blocks: NDArray[np.int64]) ->
 
 def _without_outliers(stack: Stack, pairs: Sequence[Pair], remarks: list[Remark]) -> Mask:
     """The blocks of each pair in which nothing moved, (pairs, blocks): their variance is less than
-    four times the usual one."""
+    four times the usual one, or not unusual among all blocks."""
     variance = np.stack([pair.variance for pair in pairs])
     if len(pairs) >= _FEWEST_FOR_MEDIAN:
         usual = np.median(variance, axis=0)[None, :]
@@ -349,7 +352,10 @@ def _without_outliers(stack: Stack, pairs: Sequence[Pair], remarks: list[Remark]
         usual = _by_brightness(variance, brightness)[None, :]
     # Where a scene hardly reaches the next step of the converter, its variance is mostly chance.
     usual = np.maximum(usual, np.square(stack.step) / 4)
-    used: Mask = variance <= _OUTLYING * usual
+    ratio = np.log(np.maximum(variance, np.square(stack.step) / 4) / usual)
+    # 1.4826 times the median is the standard deviation of a normal distribution.
+    spread = 1.4826 * float(np.median(np.abs(ratio - np.median(ratio))))
+    used: Mask = ratio <= max(np.log(_OUTLYING), _ROBUST_SIGMAS * spread)
     for pair, row in zip(pairs, used, strict=True):
         share = float(1 - row.mean())
         if 0 < share < _MOST_OUTLYING:

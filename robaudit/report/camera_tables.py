@@ -182,7 +182,7 @@ def remark_text(remark: Remark) -> str:
     amount = remark.amount
     what = {
         Finding.EXPOSURE: f"shots {shots}: left out, the brightness changes by {amount:.0%}",
-        Finding.MOVED: f"shots {shots}: left out, the scene moves by {amount:.2g} pixels",
+        Finding.MOVED: f"shots {shots}: left out, the scene moves by {amount:.2g} pixels or more",
         Finding.LIGHT: f"shots {shots}: left out, the light changes in parts of the scene",
         Finding.CHANGED: f"shots {shots}: left out, {amount:.0%} of the scene changes",
         Finding.CLIPPED: f"{amount:.1%} of the scene is left out: too close to black or white",
