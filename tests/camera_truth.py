@@ -18,7 +18,8 @@ LAGS: tuple[Lag, ...] = ((0, 1), (1, 0), (1, 1), (0, 2), (2, 0))
 """Rows and columns between two pixels."""
 
 _BLOCK = 16
-_FEWEST = 8
+_FEWEST = 16
+"""Blocks, so that the standard error of their mean is known to a fifth."""
 _MOST = 400
 _MARGIN = 16
 """Pixels at the edge that are left out: demosaicing and filters mirror it. A multiple of 16, so
@@ -170,7 +171,7 @@ def correlation(
     level: float | tuple[float, ...] = 0.4,
     *,
     grey: bool = False,
-    blocks: int = 12,
+    blocks: int = 24,
     seed: int = 0,
 ) -> Correlation:
     """Correlations on a flat scene of this brightness, from 16 shots a block.
