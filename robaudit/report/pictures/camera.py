@@ -58,7 +58,7 @@ def drawing(noise: CameraNoise, chosen: NoiseSpec, folder: Path) -> Drawing:
     bands = "Bands: 95 % intervals."
     return Drawing(
         title=f"Noise of {noise.name}",
-        caption=f"{noise.shots} shots, {noise.pairs} pairs of neighbours. {bands} Black lines: the "
+        caption=f"{noise.shots} shots, {noise.pairs} pairs of neighbours. {bands} Lines: the "
         "fit. Can you tell the shot from its imitation?",
         height=lambda _: _CURVES + _SHOTS,
         draw=lambda body, _: _draw(body, noise, parts),
