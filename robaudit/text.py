@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -63,6 +64,11 @@ def first_line(error: BaseException) -> str:
 def count(number: int, noun: str) -> str:
     """``1 sample``, ``1,200 samples``."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def shell(path: object) -> str:
+    """A path as a shell takes it: quoted where it has blanks or other special characters."""
+    return shlex.quote(str(path))
 
 
 def known_name(index: int | None, names: Names | None) -> str | None:

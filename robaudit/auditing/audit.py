@@ -58,6 +58,7 @@ from robaudit.spec.model import AuditSpec
 from robaudit.spec.read import load_spec
 from robaudit.spec.skipping import OnError, on_error_of
 from robaudit.stats.reading import read_run, run_so_far
+from robaudit.text import shell
 
 # Copies of each image with which most audits that run until they are decided are: see
 # docs/research/benchmarks.md.
@@ -313,8 +314,8 @@ class _Session:
             _update_title_and_gates(folder, old, audit.spec)
         log.note(
             f"{folder.path}: this run is complete; nothing was recomputed. Its results come from "
-            f"an earlier run and were not checked: robaudit verify {folder.path} recomputes some "
-            "of them, and --fresh refuses a folder that is there already"
+            f"an earlier run and were not checked: robaudit verify {shell(folder.path)} recomputes "
+            "some of them, and --fresh refuses a folder that is there already"
         )
         return read_run(folder.path)
 

@@ -46,6 +46,7 @@ def demo(
     from robaudit.runs.folder import in_runs
     from robaudit.stats.flags import flag
     from robaudit.stats.reading import read_run
+    from robaudit.text import shell
 
     specs = {name: Path(str(files("robaudit.demo") / f"{name}.yaml")) for name in _MODELS}
     folders = {name: in_runs(f"demo-{name}", out) for name in _MODELS}
@@ -79,10 +80,12 @@ def demo(
         # The extra with matplotlib and Jinja is not installed.
         console.print(f"No report: {escape(error.what)}; {escape(error.remedy)}")
     console.rule("next steps", align="left")
+    first = shell(ordinary.path)
+    second = shell(trained.path)
     commands = {
-        "Its tables again:": f"robaudit show {ordinary.path} --with {trained.path}",
-        "Classes that are less robust:": f"robaudit bias-report {trained.path} --sigma {sigma}",
-        "Each difference, class by class:": f"robaudit compare {ordinary.path} {trained.path}",
+        "Its tables again:": f"robaudit show {first} --with {second}",
+        "Classes that are less robust:": f"robaudit bias-report {second} --sigma {sigma}",
+        "Each difference, class by class:": f"robaudit compare {first} {second}",
         "The spec behind it:": str(specs["ordinary"]),
         "Your own model:": "robaudit init --model model.pt --data images/",
     }

@@ -457,7 +457,7 @@ def _once(
     from robaudit.gates.sources import GateRules, decide_by, parsed, refuse_beyond
     from robaudit.report.ci.document import Subject
     from robaudit.spec.gate_grammar import NO_WARNINGS
-    from robaudit.text import count
+    from robaudit.text import count, shell
 
     # A run to extend may have results that the spec no longer names.
     if not audit.extend:
@@ -487,7 +487,7 @@ def _once(
         return report_gates(decisions, counts_as, "text", None, subject)
     if spec.gates and not audit.quiet:
         number = count(len(spec.gates), "gate")
-        say(f"the spec has {number}; to decide: robaudit gate {run.path}")
+        say(f"the spec has {number}; to decide: robaudit gate {shell(run.path)}")
     return 0
 
 

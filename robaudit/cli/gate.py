@@ -89,14 +89,15 @@ def gate(
     skipped = opened.info.totals.skipped
     if skipped:
         say(f"{skipped} samples were skipped: the gates say nothing about them")
+    counts_as: Verdict = inconclusive or "inconclusive"
+    subject = Subject.from_info(opened.info, "gate")
+    code = report_gates(decisions, counts_as, format_, output, subject)
     if any(_asks_for_draws(decision) for decision in decisions):
         say(
             "deciding again after more draws adds to the error probability: robaudit estimate "
             "--until-decided accounts for it"
         )
-    counts_as: Verdict = inconclusive or "inconclusive"
-    subject = Subject.from_info(opened.info, "gate")
-    raise typer.Exit(report_gates(decisions, counts_as, format_, output, subject))
+    raise typer.Exit(code)
 
 
 def _asks_for_draws(decision: Decision) -> bool:

@@ -160,6 +160,7 @@ def init(
     from robaudit.spec.noise_file import is_noise_file, read_noises
     from robaudit.spec.read import apply_setting
     from robaudit.spec.skipping import on_error_of
+    from robaudit.text import shell
 
     errors = on_error_of(on_error)
     base = _folder_of(spec, force=force)
@@ -197,7 +198,7 @@ def init(
     text = spec_text(document, source, about_draws)
     write_atomically(spec, text.encode())
     say(f"wrote {spec}")
-    command = f"robaudit estimate {spec}{' --trust' if trust else ''}"
+    command = f"robaudit estimate {shell(spec)}{' --trust' if trust else ''}"
     if errors != "stop":
         command += f" --on-error {on_error}"
     gated = "" if least is None else f", then robaudit gate RUN; or both: {command} --until-decided"

@@ -61,6 +61,8 @@ def measure_noise(
     from robaudit.cli.console import output as terminal
     from robaudit.cli.output_streams import check_output, put
 
+    if not frames.exists():
+        raise RobauditError(str(frames), "no such file or folder", "name the folder of the shots")
     _refuse_existing(output, force=force)
     check_output(output)
     with starting(quiet=quiet):
@@ -106,6 +108,8 @@ def _refuse_existing(output: Path, *, force: bool) -> None:
 
 def _next(spec: Path | None, output: Path) -> str:
     """The command that uses the noise."""
+    from robaudit.text import shell
+
     if spec is None:
-        return f"robaudit init --model MODEL --data DATA --noise {output}"
-    return f"robaudit estimate {spec} --set noise={output}"
+        return f"robaudit init --model MODEL --data DATA --noise {shell(output)}"
+    return f"robaudit estimate {shell(spec)} --set {shell(f'noise={output}')}"

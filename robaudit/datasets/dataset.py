@@ -189,7 +189,10 @@ def _missing(path: Path, kind: str, remedy: str) -> tuple[str, str]:
         parent = parent.parent
     siblings = []
     if os.access(parent, os.R_OK):
-        siblings = [entry.name for entry in parent.iterdir() if not entry.name.startswith(".")]
+        visible = [entry for entry in parent.iterdir() if not entry.name.startswith(".")]
+        # What is missing on the way is a folder, and so is what a folder is taken for.
+        wants_folder = kind == "folder" or parent != path.parent
+        siblings = [entry.name for entry in visible if entry.is_dir() == wants_folder]
     if parent == path.parent:
         problem = f"no such {kind} in {str(parent)!r}"
     else:

@@ -163,6 +163,8 @@ def _how(group: GroupComparison) -> str:
     words += _cut(group)
     if saved is None:
         return words
+    if abs(saved) < 0.005:  # 0 % would be said
+        return f"{words}, which leaves the variance due to the noise draws as it is"
     effect = f"saves {saved:.0%}" if saved >= 0 else f"costs {-saved:.0%}"
     if saved > 0.99:  # 100 % would claim that nothing is left
         effect = "saves more than 99%"
@@ -223,15 +225,23 @@ def _counts(group: GroupComparison) -> list[str]:
 _MOVES: tuple[Literal["newly flagged", "fixed"], ...] = ("newly flagged", "fixed")
 
 
+def _from_to(least: int, most: int, of: str = "") -> str:
+    """A number between two with its verb: ``1 to 3 of 60 are``, ``1 of 60 is``."""
+    if least != most:
+        return f"{least:,} to {most:,}{of} are"
+    return f"{least:,}{of} " + ("is" if least == 1 else "are")
+
+
 def _bounds_of_counts(group: GroupComparison, counts: Counts) -> str:
     """How many samples are truly worse and truly newly flagged, at least and at most."""
     size = group.size
     least, most = counts.worse.bounds or (0.0, 1.0)  # a share
-    worse = f"{round(least * size):,} to {round(most * size):,} of {size:,}"
+    worse = _from_to(round(least * size), round(most * size), f" of {size:,}")
     least, most = counts.newly_flagged.bounds or (0, size)  # a number
+    flagged = _from_to(round(least), round(most))
     return (
-        f"With {100 * group.confidence:.4g} % confidence, {worse} are worse by any amount, "
-        f"and {least:,.0f} to {most:,.0f} are newly flagged."
+        f"With {100 * group.confidence:.4g} % confidence, {worse} worse by any amount, "
+        f"and {flagged} newly flagged."
     )
 
 

@@ -242,7 +242,8 @@ def _below_each_other(
     """A line for each subject and run, with the difference from the first run last."""
     columns = [Column("run"), *(_column(head.column, head.text) for head in heads)]
     if changes:
-        columns.append(Column(f"difference from {names[0]}", number=True))
+        # They are about the last of the values.
+        columns.append(Column(f"{heads[-1].text}: difference from {names[0]}", number=True))
     rows = []
     for key, lines in subjects:
         subject = next(iter(lines.values())).subject

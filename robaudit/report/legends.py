@@ -31,6 +31,8 @@ CERTAINTIES: Mapping[Certainty, str] = {
     Certainty.NO_INTERVAL: "~ no interval: an approximation of unknown error.",
 }
 """The meaning of the certainties in a list of flagged samples."""
+_MOST_NAMED = 5
+"""Classes in a sentence."""
 
 
 def certainties(flagged: Flagged) -> str:
@@ -91,8 +93,12 @@ def gap_sentence(bias: ClassBias) -> str:
         own_name = None if stats.name is None else {stats.index: stats.name}
         names[stats.index] = class_name(stats.index, own_name)
     tested = [stats for stats in bias.classes if stats.differs is not None]
-    differing = sum(stats.differs != "no" for stats in tested)
-    verb = "differs" if differing == 1 else "differ"
+    differing = [names[stats.index] for stats in tested if stats.differs != "no"]
+    verb = "differs" if len(differing) == 1 else "differ"
+    which = ", ".join(differing[:_MOST_NAMED])
+    if len(differing) > _MOST_NAMED:
+        which += f" and {len(differing) - _MOST_NAMED} more"
+    which = f": {which}" if which else ""
     value = numbers.gap(gap.estimate)
     if bias.of_bounds:
         value += " of the bounds"
@@ -106,5 +112,6 @@ def gap_sentence(bias: ClassBias) -> str:
     return (
         f"Least robust: {names[gap.least]}. Most robust: {names[gap.most]}. "
         f"Gap {value}: {bias.verdict.replace('-', ' ')}, {p} ({chance}). "
-        f"{differing:,} of {len(tested):,} classes {verb} significantly from the others."
+        f"{len(differing):,} of {len(tested):,} classes {verb} significantly from the "
+        f"others{which}."
     )

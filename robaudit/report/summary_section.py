@@ -44,7 +44,7 @@ from robaudit.runs.info import NoisyAccuracyInfo, RunInfo, ShareInfo
 from robaudit.runs.run import Run, chosen
 from robaudit.stats.flags import usual_threshold
 from robaudit.stats.summary import GroupSummary, Mean, Share, summary_of
-from robaudit.text import count, printable
+from robaudit.text import count, printable, shell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -174,7 +174,7 @@ def foot_table(run: Run) -> Table:
     return Table(
         lines=(
             files,
-            f"robaudit show {run.path} SECTION has: {', '.join([*sections_of(run), ROWS])}",
+            f"robaudit show {shell(run.path)} SECTION has: {', '.join([*sections_of(run), ROWS])}",
         )
     )
 

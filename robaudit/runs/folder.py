@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +129,16 @@ def _release_in_child() -> None:
 os.register_at_fork(after_in_child=_release_in_child)
 
 
+def _refuse_unwritable(path: Path) -> None:
+    """Raise an OSError where a new folder could not be written.
+
+    Its nearest existing parent must take files.
+    """
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    with tempfile.TemporaryFile(dir=parent):
+        pass
+
+
 class RunFolder:
     """Reads and writes a run folder: run.json and the outputs by atomic rename, the state by
     transactions.
@@ -154,10 +165,11 @@ class RunFolder:
         anything.
 
         Raises:
-            RunError: it is a file, or a folder with foreign files.
+            RunError: it is a file, a folder with foreign files, or in a folder that takes no files.
         """
         try:
             if not self.path.exists():
+                _refuse_unwritable(self.path)
                 return
             names = {path.name for path in self.path.iterdir()}
         except OSError as error:

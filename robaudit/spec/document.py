@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import stat
 from collections.abc import Hashable
 from pathlib import Path
@@ -43,6 +44,10 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
 
 
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+# 1e3 is a number in YAML 1.2 and everywhere else; PyYAML reads 1.1, where it needs a point.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+"), list("-+0123456789")
+)
 
 
 _SECTIONS = "a spec has the sections model, dataset, noise, estimators and run"
@@ -73,6 +78,9 @@ def _read(path: Path) -> str:
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
+            if (path / "run.json").is_file():
+                remedy = f"name its spec, and the run with --out: estimate SPEC.yaml --out {path}"
+                raise SpecError(str(path), "is a run, not a spec", remedy)
             raise SpecError(str(path), "is a folder", "name a spec file, for example spec.yaml")
         # Reading a pipe that nobody writes to would block, and a device has no end.
         if not stat.S_ISREG(status.st_mode):

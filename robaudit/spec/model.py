@@ -46,6 +46,7 @@ from robaudit.spec.class_names import (
 )
 from robaudit.spec.fields import (
     MISSING_KEY,
+    UNKNOWN_KEY,
     WRONG_KEY,
     Bytes,
     Count,
@@ -418,6 +419,11 @@ class NoiseSpec(SpecSection):
     def _one_level_name(self) -> NoiseSpec:
         present = [name for name in LEVEL_KEYS if getattr(self, name) is not None]
         if not present:
+            for key in self.options:
+                hint = did_you_mean(key, LEVEL_KEYS)
+                # Without a near name it lists them all: an option of the kind.
+                if hint.startswith("did you mean"):
+                    raise about_key(UNKNOWN_KEY, key, hint)
             # The level name of another kind is known only once its plugin is imported.
             if self.kind == GAUSSIAN:
                 about_sigma = NoiseSpec.model_fields["sigma"].description or ""

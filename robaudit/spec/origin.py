@@ -38,6 +38,7 @@ class Origin:
         lines: line numbers in the file, by location.
         moved: locations in the file by location in the validated spec, where they differ.
         files: files that sections are in, if it is not this one; lines are of these files.
+        options: of the command line, by the location of the values that they set.
         arguments: the spec comes from the arguments of a function; messages name these.
         taken: lines for the user about values from the model's own files.
         own: how the model's own files prepare images, where they say so.
@@ -49,6 +50,7 @@ class Origin:
     lines: Mapping[Location, int] = field(default_factory=dict)
     moved: Mapping[Location, Location] = field(default_factory=dict)
     files: Mapping[int | str, str] = field(default_factory=dict)
+    options: Mapping[Location, str] = field(default_factory=dict)
     arguments: bool = False
     taken: tuple[str, ...] = ()
     own: OwnPreparation | None = None
@@ -77,11 +79,22 @@ class Origin:
                 return f"{file}:{number}"
         return file
 
+    def option(self, location: Sequence[int | str]) -> str:
+        """The option of the command line that sets a part of the validated spec; empty: none."""
+        for length in range(len(location), 0, -1):
+            option = self.options.get(tuple(location[:length]))
+            if option is not None:
+                return option
+        return ""
+
     def place(self, location: Sequence[int | str]) -> str:
         """A part of the validated spec for messages, with its line: "spec.yaml:7: noise.kind"."""
         parts = self.location(location)
         if self.arguments:
             return key_text(parts) or self.where
+        option = self.option(location)
+        if option:
+            return option
         # Either may be empty: a spec without a file, or the whole spec.
         named = [text for text in (self.line(parts), key_text(parts)) if text]
         return ": ".join(named)

@@ -74,9 +74,8 @@ def load_spec(
         origin = replace(origin, lines=lines)
     _set_levels(raw, levels, sigmas)
     # Settings come last: they may refer to estimators and noises that other options have chosen.
-    for setting in settings:
-        apply_setting(raw, setting)
-    spec = validated(raw, replace(origin, moved=moved))
+    options = {apply_setting(raw, setting): f"--set {setting}" for setting in settings}
+    spec = validated(raw, replace(origin, moved=moved, options=options))
     origin = spec.origin
     _refuse_memory(spec)
     for i, noise in enumerate(spec.noise):
@@ -177,19 +176,24 @@ def _as_given(part: str | int, section: dict[str, Any] | list[Any]) -> str | int
     return part
 
 
-def put(raw: dict[str, Any], location: Location, value: object) -> None:
+def put(raw: dict[str, Any], location: Location, value: object) -> Location:
     """Set a value of the raw spec by its location, creating missing sections; a list of one counts
     as its entry.
+
+    Returns:
+        The location with the places in such lists.
 
     Raises:
         SpecError: a part of the location is not a section.
     """
     target: Any = raw
     where = ".".join(map(str, location))
+    way: list[str | int] = []
     for i, part in enumerate(location):
         is_single = isinstance(target, list) and len(target) == 1
         if is_single and not isinstance(part, int):
             target = target[0]
+            way.append(0)
         inside: Any = target  # a list or a mapping, indexed by any part
         if isinstance(target, list) and not (isinstance(part, int) and part < len(target)):
             raise SpecError(
@@ -205,24 +209,29 @@ def put(raw: dict[str, Any], location: Location, value: object) -> None:
                 "a section is a mapping (key: value)",
             )
         if i == len(location) - 1:
-            inside[_as_given(part, target)] = value
-            return
+            name = _as_given(part, target)
+            inside[name] = value
+            return (*way, name)
         if isinstance(target, dict) and target.get(part) is None:
             inside[part] = {}
         target = inside[part]
+        way.append(part)
+    return location
 
 
-def apply_setting(raw: dict[str, Any], setting: str) -> None:
+def apply_setting(raw: dict[str, Any], setting: str) -> Location:
     """Apply one ``--set key=value``; the first part of the key is a section of the spec, or the
     name or label of an estimator.
+
+    Returns:
+        The location of the value.
 
     Raises:
         SpecError: it is not of that form, or there is no such key.
     """
     location, value = read_setting(setting, _example_of_setting())
     if location[0] in AuditSpec.model_fields:
-        put(raw, location, value)
-        return
+        return put(raw, location, value)
     entries = raw.get("estimators") or [{DEFAULT_ESTIMATOR: {}}]
     section = location[0]
     for i, entry in enumerate(entries):
@@ -235,8 +244,7 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
                 f"for example --set {section}.draws=2000",
             )
         raw["estimators"] = entries  # they may be the default
-        put(raw, ("estimators", i, _name(entry) or "", *location[1:]), value)
-        return
+        return put(raw, ("estimators", i, _name(entry) or "", *location[1:]), value)
     names = [_label(entry) or _name(entry) for entry in entries]
     known = [*AuditSpec.model_fields, *filter(None, names)]
     raise SpecError(

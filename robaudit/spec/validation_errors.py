@@ -44,14 +44,16 @@ def explain(error: ValidationError, where: str | Origin, below: Location = ()) -
     """
     origin = Origin(where) if isinstance(where, str) else where
     errors = error.errors(include_url=False)
-    places = [origin.location((*below, *_location(detail))) for detail in errors]
+    locations = [(*below, *_location(detail)) for detail in errors]
+    places = [origin.location(location) for location in locations]
     # The first error, but an unknown key comes before it: a misspelt key explains a missing one.
     first = min(range(len(errors)), key=lambda i: errors[i]["type"] != UNKNOWN_KEY)
     kind = errors[first]["type"]
     location = places[first]
     value = errors[first].get("input")
     key = key_text(location)
-    place = origin.line(location) or key_text(origin.location(below))
+    place = origin.option(locations[first]) or origin.line(location)
+    place = place or key_text(origin.location(below))
     if kind == UNKNOWN_KEY:
         return SpecError(place, f"unknown key {key!r}", errors[first]["msg"])
     if kind == MISSING_KEY:

@@ -33,6 +33,10 @@ def test_no_run_to_read(run: Path, refuse: Refuse) -> None:
     refuse("show", "x" * 300)
 
 
+def test_a_run_is_no_spec(run: Path, refuse: Refuse) -> None:
+    refuse("estimate", "run")
+
+
 def test_filter_that_nothing_meets(run: Path, refuse: Refuse) -> None:
     command = "bias-report"
     refuse(command, "run", "--estimator", "taylor")

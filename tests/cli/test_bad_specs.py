@@ -106,6 +106,7 @@ OPTIONS = {
     "--sigma alone": ["estimate", "ok.yaml", "--sigma"],
     "another case": ["estimate", "ok.yaml", "--estimator", "Logit-Gaussian"],
     "--report": ["estimate", "ok.yaml", "--report", "x"],
+    "--set of text": ["estimate", "ok.yaml", "--set", 'noise.sigma="0.02, 0.05"'],
     "--set beyond the list": ["estimate", "ok.yaml", "--set", "estimators.9=mc"],
 }
 
@@ -114,6 +115,23 @@ OPTIONS = {
 def test_invalid_option(args: list[str], tmp_path: Path, refuse: Refuse) -> None:
     write(tmp_path, digits(), "ok.yaml")
     refuse(*args)
+
+
+def test_a_folder_that_takes_no_files_is_refused_before_the_model_runs(
+    tmp_path: Path, refuse: Refuse
+) -> None:
+    """Without a model, which an audit would miss first."""
+    write(tmp_path, digits(model={"path": "none.pt"}), "ok.yaml")
+    for out in ("ok.yaml/run", "/proc/run"):
+        assert out in refuse("estimate", "ok.yaml", "--out", out)
+
+
+def test_a_missing_file_is_not_a_folder(tmp_path: Path, refuse: Refuse) -> None:
+    write(tmp_path, digits(model={"path": "net.pt"}), "ok.yaml")
+    (tmp_path / "net").mkdir()
+    assert "'net'" not in refuse("estimate", "ok.yaml")
+    (tmp_path / "nets.pt").touch()
+    assert "did you mean 'nets.pt'?" in refuse("estimate", "ok.yaml")
 
 
 def test_no_command_prints_the_help(run_cli: RunCli, golden: Golden) -> None:

@@ -71,6 +71,23 @@ def test_what_is_printed(run: Path, straddled: str, run_cli: RunCli, golden: Gol
     assert "\x1b" not in out
 
 
+def test_a_path_with_blanks_is_quoted_for_the_shell(
+    run: Path, tmp_path: Path, run_cli: RunCli
+) -> None:
+    out = tmp_path / "two words"
+    found = run_cli("estimate", run.parent / "spec.yaml", "--out", out)
+    assert f"robaudit gate '{out}'" in found.err
+    assert f"robaudit show '{out}' SECTION" in found.out
+
+
+def test_the_remark_about_more_draws_follows_the_verdict(run: Path, straddled: str) -> None:
+    command = [sys.executable, "-m", "robaudit", "gate", str(run), straddled]
+    printed = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    ).stdout
+    assert printed.index("inconclusive:") < printed.index("deciding again after more draws")
+
+
 def test_population(run: Path, run_cli: RunCli) -> None:
     _, here, _ = run_cli("gate", run, SURE)
     code, out, _ = run_cli("gate", run, SURE, "--population", "--confidence", "0.9")
@@ -94,7 +111,11 @@ def test_formats_and_file(
     )
     code, out, _ = run_cli("gate", run, FALSE, "--format", "junit", "-o", "gates.xml")
     assert (code, out) == (1, "")
-    assert ElementTree.parse(tmp_path / "gates.xml").getroot().get("failures") == "1"  # noqa: S314  our own text
+    suites = ElementTree.parse(tmp_path / "gates.xml").getroot()  # noqa: S314  our own text
+    assert suites.get("failures") == "1"
+    assert float(suites.get("time") or 0) == pytest.approx(
+        read_run(run).info.totals.seconds, abs=1e-3
+    )
     assert not (tmp_path / "summary.md").exists()
     code, out, _ = run_cli("gate", run, FALSE, "--format", "github")
     assert out.startswith("::error")

@@ -38,7 +38,7 @@ from robaudit.report.sections import Entry, Section, SectionRequest
 from robaudit.report.tables import Table
 from robaudit.report.typed import TEXT, WRITTEN, Beside, Changes, TypedColumn, TypedTable
 from robaudit.runs.run import Run
-from robaudit.text import count
+from robaudit.text import count, shell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,7 +130,7 @@ class CurvesSection(Section[Curves]):
 
     def tables(self, entries: Sequence[Entry[Curves]], request: SectionRequest) -> Iterator[Table]:
         """The table, and where the whole curves are."""
-        paths = " ".join(str(entry.run.path) for entry in entries)
+        paths = " ".join(shell(entry.run.path) for entry in entries)
         where = (
             f"The curves: robaudit plot {paths} --kind curves -o curves.png; point by point: "
             "--format csv."

@@ -43,6 +43,7 @@ def train(
     from robaudit.cli.console import Reporter, output, starting
     from robaudit.files import read_json
     from robaudit.methods.training.spec import load_training
+    from robaudit.text import shell
 
     training = load_training(spec, settings=set_ or ())
     with starting(quiet=quiet):
@@ -58,6 +59,6 @@ def train(
         console.print(
             f"{'clean accuracy':16}{record['accuracy']:.2%} of {record['accuracy_on']:,} images"
         )
-        command = escape(f"robaudit estimate {folder / AUDIT}")
+        command = escape(f"robaudit estimate {shell(folder / AUDIT)}")
         # Not broken at the edge of the terminal, so that it can be copied.
         console.print(f"{'audit it':16}{command}", soft_wrap=True)

@@ -39,6 +39,7 @@ class Subject(Record):
         warnings: of the run; they come before its gates in every format.
         skipped: samples that the run should have measured but could not.
         left_out: further samples that the gates ignore or count only in part, counted by reason.
+        seconds: that the run took.
     """
 
     command: Annotated[str, Field(exclude=True)]
@@ -50,6 +51,7 @@ class Subject(Record):
     warnings: Annotated[Sequence[str], Field(exclude=True)] = ()
     skipped: Annotated[int, Field(exclude=True)] = 0
     left_out: Annotated[Mapping[str, int], Field(exclude=True)] = field(default_factory=dict)
+    seconds: Annotated[float, Field(exclude=True)] = 0.0
 
     @classmethod
     def from_info(
@@ -70,6 +72,7 @@ class Subject(Record):
             warnings=tuple(info.notices),
             skipped=info.totals.skipped,
             left_out=left_out or {},
+            seconds=info.totals.seconds,
         )
 
     def unreported_warnings(self, decisions: Sequence[Decision]) -> Sequence[str]:

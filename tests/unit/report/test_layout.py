@@ -204,7 +204,7 @@ def test_the_same_subject_has_a_difference_last() -> None:
     table = replace(MEANS, beside=Beside.KEYS)
     (found,) = Compared(table).tables(entries(table, "a", "b"), SectionRequest())
     assert texts(found)[:3] == [
-        ("result", "run", "mean", "difference from a"),
+        ("result", "run", "mean", "mean: difference from a"),
         ("mc", "a", "0.50", ""),
         ("mc", "b", "0.50", "+0.100 [+0.050, +0.150]"),
     ]

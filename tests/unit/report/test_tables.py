@@ -204,7 +204,9 @@ def test_the_bias_table_names_the_classes_and_the_verdict() -> None:
     assert lines[first].startswith("cat ")
     assert lines[first].rstrip().endswith("lower")
     assert any(line.startswith("Least robust: cat. Most robust:") for line in lines)
-    assert "significant, p < 0.001 (permuting the class labels" in " ".join(lines)
+    told = " ".join(lines)
+    assert "significant, p < 0.001 (permuting the class labels" in told
+    assert "significantly from the others: cat" in told
 
 
 def test_classes_of_a_single_image_are_counted_and_left_out() -> None:

@@ -106,14 +106,26 @@ def test_values_are_yaml() -> None:
         "run.seed=3",
         "noise.clip=yes",
         "dataset.class_names=[a, b]",
+        "dataset.limit=1e3",  # a number in YAML 1.2, and text in 1.1
     ):
         apply_setting(raw, setting)
     assert raw["model"] == {"mean": [0.5, "1/2"], "path": "a=b.pt"}
     assert (raw["run"], raw["noise"], raw["dataset"]) == (
         {"seed": 3},
         {"clip": True},
-        {"class_names": ["a", "b"]},
+        {"class_names": ["a", "b"], "limit": 1000.0},
     )
+
+
+def test_a_wrong_value_is_blamed_on_its_option(tmp_path: Path) -> None:
+    path = write(tmp_path, digits(noise=[{"sigma": [0.1]}]))
+    with pytest.raises(SpecError) as caught:
+        load_spec(path, settings=["noise.sigma=[0.1, much]"])
+    assert caught.value.where == "--set noise.sigma=[0.1, much]"
+    # other values still have their line
+    with pytest.raises(SpecError) as caught:
+        load_spec(write(tmp_path, digits(noise=[{"sigma": ["much"]}])), settings=["run.seed=3"])
+    assert caught.value.where.startswith(f"{path}:")
 
 
 def test_chosen_estimators_keep_their_options(tmp_path: Path) -> None:
