@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import math
 import os
+import platform
 import re
 import sys
 from collections.abc import Iterator
@@ -39,6 +40,33 @@ def cores(root: Path = Path("/")) -> int:
         if len(quota) == 2 and quota[0].isdecimal():
             allowed = min(allowed, math.ceil(int(quota[0]) / int(quota[1])))
     return max(1, allowed)
+
+
+def processor_name(root: Path = Path("/")) -> str:
+    """The processor's model, as in ``AMD EPYC 7B13``; empty where the machine does not say.
+
+    Args:
+        root: where /proc is mounted, for tests.
+    """
+    match = re.search(r"^model name\s*:(.*)$", text(root / "proc/cpuinfo"), re.MULTILINE)
+    model = match[1] if match else platform.processor()
+    name = " ".join(model.split())
+    # Some systems give the architecture here, which is no model.
+    return "" if name == platform.machine() else name
+
+
+def gpu_names(root: Path = Path("/")) -> list[str]:
+    """The models of NVIDIA's GPUs, as their driver lists them; torch need not be imported.
+
+    Args:
+        root: where /proc is mounted, for tests.
+    """
+    names = []
+    for file in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
+        match = re.search(r"^Model:\s*(.*)$", text(file), re.MULTILINE)
+        if match:
+            names.append(match[1].strip())
+    return names
 
 
 def group_memory(root: Path = Path("/")) -> float:

@@ -10,7 +10,6 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ from robaudit.errors import ModelError, SpecError
 from robaudit.runs.info import Plugin
 from robaudit.settings import DETERMINISTIC
 from robaudit.spec.model import AuditSpec
-from robaudit.system import text as file_text
+from robaudit.system import processor_name
 from robaudit.text import clipped, count, printable
 
 _OWN_PACKAGE = "robaudit"
@@ -40,7 +39,6 @@ _PACKAGES = (
     "timm",
     "transformers",
 )
-_CPUINFO = Path("/proc/cpuinfo")
 _LONGEST_COMMAND = 2**14  # characters; a shell may pass a list of a million files
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _REPRODUCIBLE = (":4096:8", ":16:8")  # the values that torch and cuBLAS document
@@ -111,15 +109,6 @@ def device_name(device: torch.device) -> str:
         return printable(f"{device} ({torch.cuda.get_device_name(device)})")
     parts = (processor_name(), platform.machine(), count(torch.get_num_threads(), "thread"))
     return printable(f"{device} ({', '.join(part for part in parts if part)})")
-
-
-def processor_name() -> str:
-    """The processor's model, as in ``AMD EPYC 7B13``; empty where the machine does not say."""
-    match = re.search(r"^model name\s*:(.*)$", file_text(_CPUINFO), re.MULTILINE)
-    model = match[1] if match else platform.processor()
-    name = " ".join(model.split())
-    # Some systems give the architecture here, which device_name() has already.
-    return "" if name == platform.machine() else name
 
 
 def versions() -> dict[str, str | None]:

@@ -31,12 +31,27 @@ Entry = Mapping[str, str]
 What = Literal["overview", "estimators", "noises", "datasets", "formats", "objectives", "schema"]
 
 
+_ABOUT = ("torch", "torchvision", "numpy", "scipy")
+"""Packages whose versions a bug report needs."""
+
+
 def _version(value: bool) -> None:
-    """Print the version and end the program, if ``--version`` is given."""
+    """Print the version, and what else a bug report needs, and end the program, if ``--version`` is
+    given."""
     if value:
+        import platform
         from importlib.metadata import version
 
+        from robaudit.system import cores, gpu_names, processor_name
+        from robaudit.text import count, printable
+
         typer.echo(f"robaudit {version('robaudit')}")
+        packages = ", ".join(f"{name} {version(name)}" for name in _ABOUT)
+        typer.echo(f"Python {platform.python_version()}, {packages}")
+        processor = processor_name() or platform.machine()
+        gpus = ", ".join(gpu_names()) or "no NVIDIA GPU"
+        machine = f"{platform.system()} {platform.machine()}"
+        typer.echo(printable(f"{machine}, {processor}, {count(cores(), 'core')}; {gpus}"))
         raise typer.Exit
 
 

@@ -6,6 +6,7 @@ import importlib.metadata
 import platform
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +19,12 @@ from robaudit.auditing.environment import (
     command_line,
     device_name,
     plugins,
-    processor_name,
     versions,
 )
 from robaudit.errors import RunError
 from robaudit.runs.info import Plugin, RunInfo
 from robaudit.spec.model import AuditSpec
+from robaudit.system import gpu_names, processor_name
 from tests.golden import Golden
 from tests.infos import run_info
 from tests.specs import digits
@@ -34,16 +35,17 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def cpuinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file in the place of /proc/cpuinfo, which is not there yet."""
-    monkeypatch.setattr(environment, "_CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(environment, "processor_name", partial(processor_name, tmp_path))
     monkeypatch.setattr(platform, "processor", lambda: "")
-    return tmp_path / "cpuinfo"
+    (tmp_path / "proc").mkdir()
+    return tmp_path / "proc" / "cpuinfo"
 
 
 def test_the_processor_is_named(cpuinfo: Path) -> None:
     cpuinfo.write_text(
         "processor\t: 0\nmodel\t\t: 1\nmodel name\t: AMD EPYC  7B13 \x1b[2J\nmodel name\t: other\n"
     )
-    assert processor_name() == "AMD EPYC 7B13 \x1b[2J"
+    assert processor_name(cpuinfo.parents[1]) == "AMD EPYC 7B13 \x1b[2J"
     found = device_name(CPU)
     assert found.startswith(f"cpu (AMD EPYC 7B13 \\x1b[2J, {platform.machine()}, ")
     assert re.search(r", \d+ threads?\)$", found)
@@ -61,6 +63,15 @@ def test_a_machine_that_does_not_name_its_processor(
     assert device_name(CPU).startswith(f"cpu ({platform.machine()}, ")
     monkeypatch.setattr(platform, "processor", lambda: "Intel64 Family 6")
     assert device_name(CPU).startswith(f"cpu (Intel64 Family 6, {platform.machine()}, ")
+
+
+def test_gpus_are_named_by_their_driver(tmp_path: Path) -> None:
+    assert gpu_names(tmp_path) == []
+    for place, model in (("0000:17:00.0", "NVIDIA H200"), ("0000:65:00.0", "NVIDIA L4")):
+        folder = tmp_path / "proc/driver/nvidia/gpus" / place
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(f"Model: \t\t {model}\nIRQ:   \t\t 0\n")
+    assert gpu_names(tmp_path) == ["NVIDIA H200", "NVIDIA L4"]
 
 
 @pytest.mark.parametrize("there", [True, False])
