@@ -7,7 +7,7 @@ SYSTEM ?=
 CONSTRAIN := $(if $(SYSTEM),grep -v '^torch',cat) constraints.txt
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --constraint $(VENV)/constraints.txt
 
-.PHONY: demo test slow check format bench papers train-demo clean help
+.PHONY: demo test slow check format bench papers train-demo dist smoke clean help
 
 help:
 	@echo "make demo        install into .venv and audit the two embedded classifiers"
@@ -15,6 +15,8 @@ help:
 	@echo "make check       ruff (format, lint), mypy --strict, then make test"
 	@echo "make slow        the slow tests (minutes)"
 	@echo "make demo SYSTEM=1 (and test, ...)  with the torch and torchvision that PYTHON has, instead of downloading them"
+	@echo "make dist        sdist and wheel into dist/"
+	@echo "make smoke       build the wheel, install it into a fresh environment and try it there (SMOKE='--python python3.13 --extra timm')"
 	@echo "make bench       the benchmarks, by hand on a quiet machine"
 	@echo "make papers      the papers' tables and figures again, into docs/papers (ONLY=han-fig4 for one); needs ../shared"
 	@echo "make train-demo  train the embedded classifiers again"
@@ -63,6 +65,15 @@ format: $(VENV)/installed-test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+dist: $(VENV)/installed-test
+	$(BIN)/python -m build --outdir dist .
+	rm -rf build
+
+# --shared installs the wheel beside the packages of .venv; other options download torch.
+SMOKE ?= --shared
+smoke: $(VENV)/installed-test
+	$(BIN)/python -m tests.research.release $(SMOKE)
+
 bench: $(VENV)/installed-test
 	$(BIN)/python -m tests.research.benchmarks
 
@@ -73,4 +84,4 @@ train-demo: $(VENV)/installed
 	$(BIN)/python -m robaudit.demo.train
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
