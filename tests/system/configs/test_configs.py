@@ -433,6 +433,40 @@ def test_the_action_gives_the_code_of_a_mistake(tmp_path: Path) -> None:
         assert says in done.stderr
 
 
+def installed_by(action: Path, source: str, folder: Path) -> tuple[int, list[str]]:
+    """The exit code of the action's installation, and what it gives to pip."""
+    bin_ = folder / "bin"
+    bin_.mkdir(exist_ok=True)
+    (bin_ / "pip").write_text('#!/bin/sh\nprintf "%s\\n" "$@" > "$ASKED"\n')
+    (bin_ / "pip").chmod(0o700)
+    asked = folder / "asked"
+    asked.unlink(missing_ok=True)
+    environment = {
+        "PATH": f"{bin_}:{os.environ['PATH']}",
+        "ASKED": str(asked),
+        "EXTRAS": "timm",
+        "SOURCE": source,
+        "HERE": str(action),
+    }
+    command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", script("install")]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
+    return done.returncode, asked.read_text().splitlines() if asked.exists() else []
+
+
+def test_the_action_installs_its_own_repository_or_a_source(tmp_path: Path) -> None:
+    """Never a package of that name from an index, which anybody could have registered."""
+    code, asked = installed_by(CONFIGS / "ci", "", tmp_path)
+    assert (code, asked[:2]) == (0, ["install", f"{CONFIGS.parent}[report,timm]"])
+    code, asked = installed_by(tmp_path, "git+https://host/owner/robaudit@v1", tmp_path)
+    wanted = "robaudit[report,timm] @ git+https://host/owner/robaudit@v1"
+    assert (code, asked[:2]) == (0, ["install", wanted])
+    code, asked = installed_by(tmp_path, "/some where/robaudit", tmp_path)
+    assert (code, asked[:2]) == (0, ["install", "/some where/robaudit[report,timm]"])
+    copied = tmp_path / ".github" / "actions" / "robaudit"
+    copied.mkdir(parents=True)
+    assert installed_by(copied, "", tmp_path) == (2, [])
+
+
 def test_the_action_is_one() -> None:
     """The keys that GitHub requires, and no input that is used without being declared."""
     text = (CONFIGS / "ci" / "action.yml").read_text()
@@ -449,6 +483,7 @@ def test_the_action_is_one() -> None:
         "report",
         "extras",
         "trust",
+        "source",
         "python-version",
     }
     assert set(re.findall(r"inputs\.([\w-]+)", text)) == set(action["inputs"])
@@ -467,7 +502,9 @@ def test_the_action_is_one() -> None:
         assert "${{" not in step.get("run", ""), "an input would become part of the script"
     workflow = yaml.safe_load((CONFIGS / "ci" / "github.yml").read_text())
     (use,) = [
-        step for step in workflow["jobs"]["audit"]["steps"] if step.get("uses", "").startswith("./")
+        step
+        for step in workflow["jobs"]["audit"]["steps"]
+        if "robaudit/configs/ci@" in step.get("uses", "")
     ]
     assert set(use["with"]) <= set(action["inputs"])
     text = (CONFIGS / "ci" / "github.yml").read_text()
