@@ -155,7 +155,7 @@ def read_stack(scene: Scene, advance: Callable[[int, int], None]) -> Stack:
         advance: is told how many shots of how many have been read.
 
     Raises:
-        SampleError: a shot cannot be read, or differs from the first in size or type.
+        SampleError: a shot cannot be read, differs from the first in size or type, or is a copy.
     """
     first, white = scene.read(0)
     channels, height, width = first.shape
@@ -170,6 +170,7 @@ def read_stack(scene: Scene, advance: Callable[[int, int], None]) -> Stack:
         values, other_white = scene.read(place)
         _refuse_other(scene, place, values, first.shape, same_type=other_white == white)
         stack[place] = grid.cut(values)
+        _refuse_copy(scene, place, stack, white)
         advance(place + 1, len(scene.shots))
     return Stack(scene.name, tuple(scene.shots), grid, stack, white)
 
@@ -186,5 +187,20 @@ def _refuse_other(
         what = f"has the shape {values.shape}, and {scene.shots[0]} has {shape}"
         raise SampleError(scene.shots[place], what, "give the shots of one scene and one camera")
     if not same_type:
-        what = f"has other bits than {scene.shots[0]}"
+        what = f"has numbers of another type than {scene.shots[0]}"
         raise SampleError(scene.shots[place], what, "give the shots of one scene and one camera")
+
+
+def _refuse_copy(scene: Scene, place: int, stack: NDArray[Any], white: float) -> None:
+    """Refuse a shot that is the one before: a copy has no noise of its own.
+
+    Raises:
+        SampleError: all pixels are the same.
+    """
+    values = stack[place]
+    # Shots that are black or white as a whole have no noise either, and are refused for that later.
+    is_clipped = bool(((values <= 0) | (values >= white)).all())
+    if np.array_equal(values, stack[place - 1]) and not is_clipped:
+        what = f"has the same pixels as {scene.shots[place - 1]}"
+        remedy = "leave out copies (if it is none, the noise is too small for the bits of the file)"
+        raise SampleError(scene.shots[place], what, remedy)

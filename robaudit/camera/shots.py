@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,7 @@ from robaudit.datasets.image_folder import is_image
 from robaudit.datasets.listing import visible_folders
 from robaudit.errors import DataError, SampleError
 from robaudit.spec.model import ImageOptions
-from robaudit.text import first_line
+from robaudit.text import first_line, printable
 
 Values = NDArray[Any]
 """The numbers of a shot as they are stored, (channels, height, width)."""
@@ -28,6 +29,8 @@ FEWEST = 2
 _ARRAYS = (".npy", ".npz")
 _NAMES = ("shots", "frames", "images")  # of the stack in a .npz file with several arrays
 _SMALLEST = 8  # pixels of a side
+# Photos of phones and cameras that Pillow cannot read, or not as they were taken.
+_NOT_READ = frozenset((".heic", ".heif", ".avif", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raw"))
 _WHITE = {np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
 
 
@@ -57,10 +60,24 @@ class Scene:
             _, height, width = values.shape
             what = f"has {height} x {width} pixels"
             raise SampleError(where, what, f"give at least {_SMALLEST} x {_SMALLEST}")
-        if values.dtype.kind == "f" and not bool(((values >= 0) & (values <= white)).all()):
-            what = "has numbers outside [0, 1]"
-            raise SampleError(where, what, "divide them by the number of white")
+        if values.dtype.kind == "f":
+            _refuse_outside(values, white, where)
         return values, white
+
+
+def _refuse_outside(values: Values, white: float, where: str) -> None:
+    """Refuse floats that are no pixels.
+
+    Raises:
+        SampleError: a number is outside [0, 1], or is none.
+    """
+    least = float(values.min()) / white
+    most = float(values.max()) / white
+    if not (np.isfinite(least) and np.isfinite(most)):
+        raise SampleError(where, "has numbers that are NaN or infinite", "repair or leave it out")
+    if least < 0 or most > 1:
+        what = f"has numbers from {least:.4g} to {most:.4g}"
+        raise SampleError(where, what, "divide them by the number of white: pixels are in [0, 1]")
 
 
 def find_scenes(path: Path, options: ImageOptions) -> list[Scene]:
@@ -76,16 +93,10 @@ def find_scenes(path: Path, options: ImageOptions) -> list[Scene]:
     Raises:
         DataError: there are no shots, or a single one, or a file is damaged.
     """
+    remedy = "give a folder of shots, or a .npy or .npz stack"
     if path.suffix.lower() in _ARRAYS and not path.is_dir():
-        found = [_stack(existing_path(str(path), Path(), "file"), options)]
-    else:
-        found = _scenes_in(existing_path(str(path), Path(), "folder"), options)
-    for scene in found:
-        if len(scene.shots) < FEWEST:
-            raise DataError(
-                scene.name, "holds a single shot", "noise shows in the difference of two: add one"
-            )
-    return found
+        return [_stack(existing_path(str(path), Path(), "file", remedy), options)]
+    return _scenes_in(existing_path(str(path), Path(), "folder", remedy), options)
 
 
 def _scenes_in(folder: Path, options: ImageOptions) -> list[Scene]:
@@ -100,31 +111,42 @@ def _scenes_in(folder: Path, options: ImageOptions) -> list[Scene]:
             "give each scene a folder of its own",
         )
     if not here and not nested:
-        raise DataError(
-            str(folder),
-            "holds no shots",
-            "give a folder of PNG, TIFF or JPEG files, or of .npy or .npz stacks",
-        )
+        raise _no_shots(folder)
     scenes: list[Scene] = []
     for place in nested or [folder]:
         scenes += _scenes_of_files(place, _shots_in(place), options)
     return scenes
 
 
-def _shots_in(folder: Path) -> list[str]:
-    """Names of the files in a folder that are shots or stacks of them, in natural order."""
+def _no_shots(folder: Path) -> DataError:
+    """The error of a folder without shots; it names a photo that cannot be read."""
+    photos = [name for name in _files_in(folder) if Path(name).suffix.lower() in _NOT_READ]
+    if photos:
+        what = f"holds no shots but photos such as {photos[0]!r}, which cannot be read"
+        return DataError(str(folder), what, "convert them to TIFF or PNG, all in the same way")
+    return DataError(
+        str(folder),
+        "holds no shots",
+        "give a folder of PNG, TIFF or JPEG files, or of .npy or .npz stacks",
+    )
+
+
+def _files_in(folder: Path) -> list[str]:
+    """Names of the files in a folder that are not hidden, in natural order."""
     try:
-        files = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+        entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
     except OSError as error:
         raise DataError(
             str(folder), f"cannot be listed ({error.strerror})", "give a folder that you may read"
         ) from None
-    shots = [
-        file.name
-        for file in files
-        if file.is_file() and (is_image(file.name) or file.suffix.lower() in _ARRAYS)
+    return sorted((entry.name for entry in entries if entry.is_file()), key=_natural)
+
+
+def _shots_in(folder: Path) -> list[str]:
+    """Names of the files in a folder that are shots or stacks of them, in natural order."""
+    return [
+        name for name in _files_in(folder) if is_image(name) or Path(name).suffix.lower() in _ARRAYS
     ]
-    return sorted(shots, key=_natural)
 
 
 def _scenes_of_files(folder: Path, names: Sequence[str], options: ImageOptions) -> list[Scene]:
@@ -139,8 +161,32 @@ def _scenes_of_files(folder: Path, names: Sequence[str], options: ImageOptions) 
         )
     if stacks:
         return [_stack(folder / name, options) for name in stacks]
+    _refuse_twice(folder, names)
+    if len(names) < FEWEST:
+        raise _single(folder)
     shots = [str(folder / name) for name in names]
-    return [Scene(name_text(folder.name) or "shots", shots, partial(_load, shots, options))]
+    return [Scene(_name(folder.absolute().name) or "shots", shots, partial(_load, shots, options))]
+
+
+def _refuse_twice(folder: Path, names: Sequence[str]) -> None:
+    """Refuse a shot in two formats: its noise would be taken for that of two shots.
+
+    Raises:
+        DataError: two files differ only in their suffix.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        stem = Path(name).stem.lower()
+        if stem in seen:
+            what = f"holds {seen[stem]!r} and {name!r}, which look like the same shot"
+            raise DataError(str(folder), what, "give each shot once, all in one format")
+        seen[stem] = name
+
+
+def _single(path: Path) -> DataError:
+    """The error of a scene of one shot."""
+    remedy = "noise shows in the difference of two: add one"
+    return DataError(str(path), "holds a single shot", remedy)
 
 
 def _load(shots: Sequence[str], options: ImageOptions, place: int) -> tuple[Values, float]:
@@ -161,15 +207,25 @@ def _natural(name: str) -> list[tuple[int, str]]:
 def _stack(path: Path, options: ImageOptions) -> Scene:
     """The scene in a file of several shots."""
     array = _array(path)
+    remedy = "shots are (n, c, h, w), (n, h, w, c) or (n, h, w)"
     if array.ndim not in (3, 4) or 0 in array.shape:
-        remedy = "shots are (n, c, h, w), (n, h, w, c) or (n, h, w)"
-        raise DataError(str(path), f"has shape {array.shape}", remedy)
+        raise DataError(str(path), f"has the shape {array.shape}", remedy)
+    if len(array) < FEWEST:
+        raise _single(path)
+    if array.ndim == 3 and layout_of(array.shape) is not None:
+        what = f"has the shape {array.shape}, which may be a single shot in colour"
+        raise DataError(str(path), what, "give grey shots as (n, 1, h, w)")
     names = [f"{path}, shot {number}" for number in range(1, len(array) + 1)]
 
     def load(place: int) -> tuple[Values, float]:
         return _prepared(array[place], names[place], options)
 
-    return Scene(name_text(path.stem), names, load)
+    return Scene(_name(path.stem), names, load)
+
+
+def _name(name: str) -> str:
+    """The name of a file or folder on one line."""
+    return printable(name_text(name))
 
 
 def _is_stack(path: Path) -> bool:
@@ -186,12 +242,15 @@ def _array(path: Path) -> Values:
         if path.suffix.lower() == ".npy":
             mapped: Values = np.lib.format.open_memmap(path, mode="r")
             return mapped
+        # NumPy takes anything else for a pickle, and says so.
+        if not zipfile.is_zipfile(path):
+            raise DataError(str(path), "is not an .npz file", "save it again with numpy.savez")
         with np.load(path, allow_pickle=False) as file:
             names = [name for name in _NAMES if name in file.files] or file.files
             if len(names) != 1:
-                listed = ", ".join(file.files) or "none"
-                what = f"has the arrays {listed}"
-                raise DataError(str(path), what, f"call that of the shots {_NAMES[0]}")
+                listed = ", ".join(map(repr, file.files))
+                what = f"has the arrays {listed}" if listed else "has no array"
+                raise DataError(str(path), what, f"name that of the shots {_NAMES[0]!r}")
             stack: Values = file[names[0]]
             return stack
     except DataError:
