@@ -16,7 +16,7 @@ from robaudit.errors import SpecError
 from robaudit.models.pretrained import filled
 from robaudit.progress import Listener
 from robaudit.records import json_values
-from robaudit.report.camera_tables import camera_tables, fit_text, remark_text
+from robaudit.report.camera_tables import camera_tables, fit_text, remark_lines
 from robaudit.report.tables import Terminal
 from robaudit.spec.model import AuditSpec, ImageOptions, NoiseSpec
 from robaudit.spec.read import load_spec
@@ -59,8 +59,8 @@ class MeasuredNoise:
 
     @property
     def remarks(self) -> list[str]:
-        """What was left out or removed, a line for each."""
-        return [remark_text(remark) for noise in self.noises for remark in noise.remarks]
+        """What was left out or removed, in lines."""
+        return [line for noise in self.noises for line in remark_lines(noise.remarks)]
 
     def document(self) -> dict[str, Any]:
         """Everything that was measured, as JSON values."""

@@ -225,13 +225,15 @@ def lag_correlations(totals: Totals) -> Floats:
 
 
 def between_correlations(totals: Totals) -> Floats:
-    """The correlation of each pair of channels at the same pixel, (replicates, pairs)."""
+    """The correlation of each pair of channels at the same pixel, (replicates, pairs); 0 where a
+    channel has no noise."""
     between = totals["between"]
     channels = between.shape[-1]
-    found = [
-        between[:, a, b] / np.sqrt(between[:, a, a] * between[:, b, b])
-        for a, b in channel_pairs(channels)
-    ]
+    found = []
+    for a, b in channel_pairs(channels):
+        product = between[:, a, a] * between[:, b, b]
+        # With a denominator of 1, no noise gives 0.
+        found.append(between[:, a, b] / np.sqrt(np.where(product > 0, product, 1.0)))
     return np.stack(found, axis=-1) if found else np.zeros((len(between), 0))
 
 

@@ -23,8 +23,10 @@ _CLIPPED = 0.002  # of a block's values: beyond it, the noise of the block is vi
 _FROM_ENDS = 3.0  # standard deviations between a spot and black or white: less loses 0.5 %
 _SPOT = 2  # pixels of a side: of single pixels, noise itself would come close to the ends
 _FEWEST_CLIPPED = 3  # values: a single one says nothing of a small block
+_LEAST_NOISE = 1e-3  # steps of the converter: less is rounding of single precision
 _FEWEST_BLOCKS = 8  # that are usable: fewer have no interval
 _EXPOSURE = 0.1  # relative change of brightness: the noise itself changes with it by half of it
+_OTHER_SCENE = 0.1  # of white: how far the brightness of a block of the same scene may be
 _DRIFT = 0.01  # relative change of brightness that is worth a line
 # Of the variance of the difference: what a shift of the scene may explain, and what the light may
 # add that changes unevenly. More would show in the second digit of a standard deviation.
@@ -131,8 +133,8 @@ def still_scene(stack: Stack) -> StillScene:
         DataError: there is none; the message says why.
     """
     remarks: list[Remark] = []
-    blocks = _unclipped(stack, remarks)
-    pairs = _usable_pairs(stack, blocks, remarks)
+    blocks = _unclipped(stack)
+    pairs = _alike(stack, _usable_pairs(stack, blocks, remarks), remarks)
     used = _without_outliers(stack, pairs, remarks)
     kept = [place for place, row in enumerate(used) if row.mean() > 1 - _MOST_OUTLYING]
     for place, pair in enumerate(pairs):
@@ -142,46 +144,83 @@ def still_scene(stack: Stack) -> StillScene:
             remarks.append(Remark(Finding.CHANGED, stack.name, shots, share))
     if not kept:
         raise _no_pair(stack, remarks)
-    noise = np.stack([pairs[place].noise for place in kept])
-    noise[~used[kept]] = 0.0
-    firsts = tuple(pairs[place].first for place in kept)
-    return StillScene(stack, blocks, firsts, noise, used[kept], tuple(remarks))
+    pairs = [pairs[place] for place in kept]
+    used = used[kept]
+    # Last, because what moves looks like strong noise, which would seem to reach black and white.
+    inside = _inside(stack, blocks, pairs, used, remarks)
+    used = used[:, inside]
+    noise = np.stack([pair.noise[inside] for pair in pairs])
+    noise[~used] = 0.0
+    if float(np.square(noise).mean()) < (_LEAST_NOISE * stack.step) ** 2:
+        remedy = "give shots of more bits; copies of one photo have no noise of their own"
+        raise DataError(stack.name, "its shots do not differ by noise", remedy)
+    firsts = tuple(pair.first for pair in pairs)
+    return StillScene(stack, blocks[inside], firsts, noise, used, tuple(remarks))
 
 
-def _unclipped(stack: Stack, remarks: list[Remark]) -> NDArray[np.int64]:
-    """The blocks that are neither black nor white, nor so close to it that noise is cut off.
+def _unclipped(stack: Stack) -> NDArray[np.int64]:
+    """The blocks that are neither black nor white.
 
     Raises:
         DataError: nearly all are.
     """
     shots, blocks = stack.values.shape[:2]
     clipped = np.zeros(blocks)
-    total = np.zeros_like(patches(stack.pixels(0), _SPOT))
-    variances = []
-    before = None
     for place in range(shots):
         pixels = stack.pixels(place)
         clipped += ((pixels <= 0) | (pixels >= 1)).reshape(blocks, -1).sum(1)
-        total += patches(pixels, _SPOT)
-        if before is not None:
-            variances.append(_of_blocks(np.square(pixels - before)) / 2)
-        before = pixels
-    # The median over the pairs: in some of them, something may move.
-    deviation = np.sqrt(np.median(variances, axis=0))
-    mean = (total / shots).reshape(blocks, -1)
-    distance = np.minimum(mean.min(1), 1 - mean.max(1))
     most = max(_CLIPPED * shots * stack.values[0, 0].size, _FEWEST_CLIPPED)
-    usable = np.flatnonzero((clipped <= most) & (distance >= _FROM_ENDS * deviation))
-    share = 1 - len(usable) / blocks
-    if len(usable) < min(_FEWEST_BLOCKS, blocks):
+    usable = np.flatnonzero(clipped <= most)
+    _refuse_clipped(stack, len(usable))
+    return usable
+
+
+def _inside(
+    stack: Stack,
+    blocks: NDArray[np.int64],
+    pairs: Sequence[Pair],
+    used: Mask,
+    remarks: list[Remark],
+) -> NDArray[np.int64]:
+    """Which of the blocks are so far from black and white that noise is not cut off.
+
+    Raises:
+        DataError: hardly any is.
+    """
+    # The median over the pairs: in some of them, something may move. A block that no pair uses is
+    # left out for that.
+    variances = np.where(used, np.stack([pair.variance for pair in pairs]), np.nan)
+    is_used = used.any(0)
+    deviation = np.zeros(len(blocks))
+    deviation[is_used] = np.sqrt(np.nanmedian(variances[:, is_used], axis=0))
+    shots = [pair.first + second for pair in pairs for second in (0, 1)]
+    total = sum(patches(stack.pixels(place)[blocks], _SPOT) for place in shots)
+    mean = np.asarray(total / len(shots)).reshape(len(blocks), -1)
+    distance = np.minimum(mean.min(1), 1 - mean.max(1))
+    inside = np.flatnonzero(is_used & (distance >= _FROM_ENDS * deviation))
+    clipped = int((distance < _FROM_ENDS * deviation).sum())
+    in_grid = len(stack.grid)
+    usable = len(blocks) - clipped
+    _refuse_clipped(stack, usable)
+    if usable < in_grid:
+        share = 1 - usable / in_grid
+        remarks.insert(0, Remark(Finding.CLIPPED, stack.name, (), share))
+    return inside
+
+
+def _refuse_clipped(stack: Stack, usable: int) -> None:
+    """Refuse a scene with too few blocks in which noise is not cut off.
+
+    Raises:
+        DataError: there are too few.
+    """
+    blocks = len(stack.grid)
+    if usable < min(_FEWEST_BLOCKS, blocks):
         raise DataError(
             stack.name,
-            f"{share:.0%} of the scene is black or white, where noise is cut off",
+            f"{1 - usable / blocks:.0%} of the scene is black or white, where noise is cut off",
             "shoot a scene, or choose an exposure, with neither",
         )
-    if share:
-        remarks.append(Remark(Finding.CLIPPED, stack.name, (), share))
-    return usable
 
 
 def _usable_pairs(stack: Stack, blocks: NDArray[np.int64], remarks: list[Remark]) -> list[Pair]:
@@ -207,6 +246,26 @@ def _usable_pairs(stack: Stack, blocks: NDArray[np.int64], remarks: list[Remark]
     if max(gains) > _DRIFT:
         remarks.append(Remark(Finding.DRIFT, stack.name, (), max(gains)))
     return pairs
+
+
+def _alike(stack: Stack, pairs: Sequence[Pair], remarks: list[Remark]) -> list[Pair]:
+    """The pairs that show the same scene at the same exposure as the one of median brightness: the
+    brightness of a block, by which its noise is told, is the mean over all pairs."""
+    means = [float(pair.brightness.mean()) for pair in pairs]
+    middle = int(np.argsort(means, kind="stable")[len(means) // 2])
+    reference = pairs[middle].brightness
+    found = []
+    for pair, mean in zip(pairs, means, strict=True):
+        change = abs(mean - means[middle]) / max(means[middle], stack.step)
+        share = float((np.abs(pair.brightness - reference) > _OTHER_SCENE).mean())
+        shots = (pair.first + 1, pair.first + 2)
+        if change > _EXPOSURE:
+            remarks.append(Remark(Finding.EXPOSURE, stack.name, shots, change))
+        elif share > _MOST_OUTLYING:
+            remarks.append(Remark(Finding.CHANGED, stack.name, shots, share))
+        else:
+            found.append(pair)
+    return found
 
 
 def _no_pair(stack: Stack, remarks: Sequence[Remark]) -> DataError:
@@ -320,10 +379,13 @@ def _uneven_light(difference: Singles, grid: Grid, blocks: NDArray[np.int64]) ->
     where chance would do as much. (One-way analysis of variance of the means of blocks.)"""
     means = _of_blocks(difference)
     _, height, width = grid.shape
-    down = np.minimum(grid.rows[blocks] * grid.side * _REGIONS[0] // height, _REGIONS[0] - 1)
-    across = np.minimum(grid.columns[blocks] * grid.side * _REGIONS[1] // width, _REGIONS[1] - 1)
-    region = down * _REGIONS[1] + across
-    sizes = np.bincount(region, minlength=_REGIONS[0] * _REGIONS[1])
+    # Fewer regions in a small image, so that each has blocks enough.
+    most_down = min(_REGIONS[0], max(1, height // grid.side // 2))
+    most_across = min(_REGIONS[1], max(1, width // grid.side // 2))
+    down = np.minimum(grid.rows[blocks] * grid.side * most_down // height, most_down - 1)
+    across = np.minimum(grid.columns[blocks] * grid.side * most_across // width, most_across - 1)
+    region = down * most_across + across
+    sizes = np.bincount(region, minlength=most_down * most_across)
     is_large = sizes >= _FEWEST_IN_REGION
     regions = int(is_large.sum())
     inside = is_large[region]

@@ -91,10 +91,11 @@ class Sums:
 
     def estimates(self, statistic: Callable[[Totals], Floats]) -> list[Estimate]:
         """The entries of a statistic (replicates, entries) with their intervals."""
-        values = self.value(statistic)
-        halves = self.half_widths(statistic)
+        # Python's numbers, which subtract infinite ones without a warning.
+        values = self.value(statistic).tolist()
+        halves = self.half_widths(statistic).tolist()
         return [
-            estimate(float(value), (float(value - half), float(value + half)))
+            estimate(value, (value - half, value + half))
             for value, half in zip(values, halves, strict=True)
         ]
 

@@ -14,6 +14,7 @@ from robaudit.report import numbers
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.text import count
 
+_FEW = 2  # pairs of shots that have a line each
 _COLOURS = ("red", "green", "blue")
 _HEAD = (
     Column("quantity"),
@@ -176,17 +177,39 @@ def _option(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def remark_text(remark: Remark) -> str:
-    """What was found, and what was done about it."""
-    shots = " and ".join(map(str, remark.shots))
+def remark_lines(remarks: Sequence[Remark]) -> list[str]:
+    """What was found, and what was done about it: a line for each kind of finding in a scene, or
+    for each pair of shots if there are few."""
+    groups: dict[tuple[str, Finding], list[Remark]] = {}
+    for remark in remarks:
+        groups.setdefault((remark.scene, remark.finding), []).append(remark)
+    lines = []
+    for group in groups.values():
+        if len(group) <= _FEW:
+            lines += [_remark_text(remark, _shots(remark), "") for remark in group]
+        else:
+            largest = max(group, key=lambda remark: remark.amount)
+            listed = ", ".join(_shots(remark) for remark in group[:_FEW])
+            pairs = f"{len(group)} pairs ({listed}, ...)"
+            lines.append(_remark_text(largest, pairs, "up to "))
+    return lines
+
+
+def _shots(remark: Remark) -> str:
+    return " and ".join(map(str, remark.shots))
+
+
+def _remark_text(remark: Remark, shots: str, up_to: str) -> str:
+    """One line of a finding."""
     amount = remark.amount
     what = {
-        Finding.EXPOSURE: f"shots {shots}: left out, the brightness changes by {amount:.0%}",
-        Finding.MOVED: f"shots {shots}: left out, the scene moves by {amount:.2g} pixels or more",
+        Finding.EXPOSURE: f"shots {shots}: left out, the brightness changes by {up_to}{amount:.0%}",
+        Finding.MOVED: f"shots {shots}: left out, the scene moves by {up_to}{amount:.2g} pixels",
         Finding.LIGHT: f"shots {shots}: left out, the light changes in parts of the scene",
-        Finding.CHANGED: f"shots {shots}: left out, {amount:.0%} of the scene changes",
+        Finding.CHANGED: f"shots {shots}: left out, {up_to}{amount:.0%} of the scene changes",
         Finding.CLIPPED: f"{amount:.1%} of the scene is left out: too close to black or white",
         Finding.DRIFT: f"the brightness drifts by up to {amount:.1%} from shot to shot: removed",
-        Finding.PARTS: f"shots {shots}: {amount:.1%} of the scene is left out, something moves",
+        Finding.PARTS: f"shots {shots}: {up_to}{amount:.1%} of the scene is left out, where "
+        "something moves",
     }[remark.finding]
     return f"{remark.scene}: {what}"
