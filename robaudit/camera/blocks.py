@@ -20,6 +20,7 @@ PATCH = 4
 """Side in pixels of a patch, the largest area over which brightness is averaged; a block has whole
 patches."""
 _MOST_VALUES = 2**25  # of a stack: 32 MiB for 8 bits, and 64 MiB for the differences of its pairs
+_MOST_OF_SHOT = 2**22  # values of a shot: its pair is handled in double precision, many times over
 _LARGEST_WINDOW = 512  # pixels of a side
 _SEED = 0  # of the choice of blocks, so that the same shots give the same numbers
 
@@ -85,7 +86,8 @@ def grid_of(shape: tuple[int, int, int], shots: int) -> Grid:
     side = _side(min(height, width))
     down = height // side
     across = width // side
-    most = max(1, _MOST_VALUES // (shots * channels * side * side))
+    values = min(_MOST_VALUES // shots, _MOST_OF_SHOT)
+    most = max(1, values // (channels * side * side))
     # No more than half of the blocks that there is room for: others show the rest of the image.
     room = most if down * across <= most else most // 2
     longest = max(1, min(_LARGEST_WINDOW // side, int(np.sqrt(room))))
@@ -158,18 +160,21 @@ def read_stack(scene: Scene, advance: Callable[[int, int], None]) -> Stack:
         SampleError: a shot cannot be read, differs from the first in size or type, or is a copy.
     """
     first, white = scene.read(0)
-    channels, height, width = first.shape
+    whole = first.shape
+    channels, height, width = whole
     grid = grid_of((channels, height, width), len(scene.shots))
     shape = (len(scene.shots), len(grid), channels, grid.side, grid.side)
     # Single precision is enough for pixels, and half of the memory.
     dtype = np.dtype(np.float32) if first.dtype.kind == "f" else first.dtype
     stack = np.empty(shape, dtype=dtype)
     stack[0] = grid.cut(first)
+    del first  # shots may be large: one at a time
     advance(1, len(scene.shots))
     for place in range(1, len(scene.shots)):
         values, other_white = scene.read(place)
-        _refuse_other(scene, place, values, first.shape, same_type=other_white == white)
+        _refuse_other(scene, place, values, whole, same_type=other_white == white)
         stack[place] = grid.cut(values)
+        del values
         _refuse_copy(scene, place, stack, white)
         advance(place + 1, len(scene.shots))
     return Stack(scene.name, tuple(scene.shots), grid, stack, white)

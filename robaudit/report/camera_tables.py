@@ -186,16 +186,16 @@ def remark_lines(remarks: Sequence[Remark]) -> list[str]:
     lines = []
     for group in groups.values():
         if len(group) <= _FEW:
-            lines += [_remark_text(remark, _shots(remark), "") for remark in group]
+            lines += [_remark_text(remark, f"shots {_pair(remark)}", "") for remark in group]
         else:
             largest = max(group, key=lambda remark: remark.amount)
-            listed = ", ".join(_shots(remark) for remark in group[:_FEW])
-            pairs = f"{len(group)} pairs ({listed}, ...)"
+            listed = ", ".join(_pair(remark) for remark in group[:_FEW])
+            pairs = f"{len(group)} pairs of shots ({listed}, ...)"
             lines.append(_remark_text(largest, pairs, "up to "))
     return lines
 
 
-def _shots(remark: Remark) -> str:
+def _pair(remark: Remark) -> str:
     return " and ".join(map(str, remark.shots))
 
 
@@ -203,13 +203,13 @@ def _remark_text(remark: Remark, shots: str, up_to: str) -> str:
     """One line of a finding."""
     amount = remark.amount
     what = {
-        Finding.EXPOSURE: f"shots {shots}: left out, the brightness changes by {up_to}{amount:.0%}",
-        Finding.MOVED: f"shots {shots}: left out, the scene moves by {up_to}{amount:.2g} pixels",
-        Finding.LIGHT: f"shots {shots}: left out, the light changes in parts of the scene",
-        Finding.CHANGED: f"shots {shots}: left out, {up_to}{amount:.0%} of the scene changes",
+        Finding.EXPOSURE: f"{shots}: left out, the brightness changes by {up_to}{amount:.0%}",
+        Finding.MOVED: f"{shots}: left out, the scene moves by {up_to}{amount:.2g} pixels",
+        Finding.LIGHT: f"{shots}: left out, the light changes in parts of the scene",
+        Finding.CHANGED: f"{shots}: left out, {up_to}{amount:.0%} of the scene changes",
         Finding.CLIPPED: f"{amount:.1%} of the scene is left out: too close to black or white",
         Finding.DRIFT: f"the brightness drifts by up to {amount:.1%} from shot to shot: removed",
-        Finding.PARTS: f"shots {shots}: {up_to}{amount:.1%} of the scene is left out, where "
+        Finding.PARTS: f"{shots}: {up_to}{amount:.1%} of the scene is left out, where "
         "something moves",
     }[remark.finding]
     return f"{remark.scene}: {what}"
