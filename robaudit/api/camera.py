@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from robaudit.api.arguments import naming_arguments
 from robaudit.api.run import TemporaryFolder
 from robaudit.camera.measure import measure
-from robaudit.camera.noise_file import entries, files_of, write_noise
+from robaudit.camera.noise_file import (
+    PICTURE,
+    entries,
+    files_of,
+    names_of,
+    refuse_existing,
+    write_noise,
+)
 from robaudit.camera.result import CameraNoise
 from robaudit.errors import SpecError
 from robaudit.models.pretrained import filled
@@ -48,8 +55,9 @@ class MeasuredNoise:
         """The noises for :func:`robaudit.audit`: the chosen ones first, at half, once and twice the
         measured level."""
         found = []
-        for noise, file in zip(self.noises, files_of(self.path, self.noises), strict=True):
-            found += entries(noise, str(file.absolute()))
+        files = files_of(self.path, self.noises)
+        for noise, name, file in zip(self.noises, names_of(self.noises), files, strict=True):
+            found += entries(noise, name, str(file.absolute()))
         return found
 
     @property
@@ -96,7 +104,7 @@ class MeasuredNoise:
         """
         written = []
         for place, file in enumerate(files_of(self.path, self.noises)):
-            picture = file.with_suffix(".png")
+            picture = file.with_suffix(PICTURE)
             _write_picture(picture, self._drawing(place))
             written.append(picture)
         return written
@@ -119,7 +127,8 @@ class MeasuredNoise:
 
         noise = self.noises[place]
         file = files_of(self.path, self.noises)[place]
-        chosen = NoiseSpec.model_validate(entries(noise, file.name)[0])
+        name = names_of(self.noises)[place]
+        chosen = NoiseSpec.model_validate(entries(noise, name, file.name)[0])
         return drawing(noise, chosen, self.path.absolute().parent)
 
     def __str__(self) -> str:
@@ -154,6 +163,7 @@ def measure_noise(
     crop: int | None = None,
     channels: int | None = None,
     out: str | Path | None = None,
+    overwrite: bool = True,
     settings: Sequence[str] = (),
     listener: Listener | None = None,
 ) -> MeasuredNoise:
@@ -172,6 +182,7 @@ def measure_noise(
         resize, crop, channels: instead of a spec, as its keys under ``dataset``.
         out: the YAML file to write, for ``noise:`` in a spec; the noise itself is written beside
             it. Default: a temporary folder, which is removed with the result.
+        overwrite: whether existing files are overwritten; if not, they are refused.
         settings: ``key=value`` changes of the spec, as ``--set``.
         listener: receives notes and progress.
 
@@ -187,6 +198,8 @@ def measure_noise(
     home = TemporaryFolder() if out is None else None
     path = Path(out) if out is not None else _temporary(home)
     measured = MeasuredNoise(noises, path, home)
+    if not overwrite:
+        refuse_existing(path, noises)
     write_noise(path, noises, _comments(noises, frames, prepared))
     return measured
 
@@ -228,7 +241,8 @@ def _comments(
     shots = sum(noise.shots for noise in noises)
     changes = {key: getattr(options, key) for key in _TAKEN if getattr(options, key) is not None}
     how = ", ".join(f"{key}: {value}" for key, value in changes.items()) or "shots as they are"
-    head = f"Measured by robaudit measure-noise from {shots} shots in {Path(frames).name} ({how})"
+    name = Path(frames).absolute().name
+    head = f"Measured by robaudit measure-noise from {shots} shots in {name} ({how})"
     return [_plain(head), *(_plain(_comment(noise)) for noise in noises)]
 
 

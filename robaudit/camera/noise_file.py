@@ -17,6 +17,7 @@ from robaudit.camera.curve import Curve
 from robaudit.camera.fits import Fit, rounded
 from robaudit.camera.moments import Measured
 from robaudit.camera.result import CameraNoise
+from robaudit.errors import RunError
 from robaudit.files import write_atomically
 from robaudit.levels import LevelName
 
@@ -27,9 +28,32 @@ _KNOTS = 129  # of the variance by brightness, in the file
 _MOST_VALUES = 2**24  # of the noise in the file: 32 MiB
 _SEED = 2  # of what fills the places that were left out
 _HALF = np.float16
+_RESERVED = ("none", "gaussian")  # names that a spec refuses, or takes for a kind
+_NO_TEXT = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")  # without quotes, in YAML
+PICTURE = ".png"
+"""The suffix of the picture of a noise, beside its file."""
 
 
-def entries(noise: CameraNoise, file: str | None) -> list[dict[str, Any]]:
+def names_of(noises: Sequence[CameraNoise]) -> list[str]:
+    """A name for each noise as the spec allows it, each once, also where upper and lower case are
+    the same."""
+    taken = set(_RESERVED)
+    names = []
+    for noise in noises:
+        slug = re.sub(r"[^\w.-]+", "-", noise.name)[:40].strip("-") or "camera"
+        tries = (slug, *(f"{slug}-{number}" for number in range(2, len(noises) + 4)))
+        name = next(name for name in tries if not _all_names(name) & taken)
+        taken |= _all_names(name)
+        names.append(name)
+    return names
+
+
+def _all_names(name: str) -> set[str]:
+    """The names of the entries of a noise, in lower case."""
+    return {name.lower(), f"{name}_{FRAMES}".lower()}
+
+
+def entries(noise: CameraNoise, name: str, file: str | None) -> list[dict[str, Any]]:
     """The noises of a spec, the chosen one first, at half, once and twice the measured level.
 
     The kind that fits is followed by the noise itself, by which it can be judged. Where none fits,
@@ -37,15 +61,16 @@ def entries(noise: CameraNoise, file: str | None) -> list[dict[str, Any]]:
 
     Args:
         noise: what was measured.
+        name: of the noise in the spec; see :func:`names_of`.
         file: the path of the noise itself, as the spec writes it; None: it is not stored.
     """
-    fitted = _fitted(noise.fit, _slug(noise.name))
+    fitted = _fitted(noise.fit, name)
     if file is None:
         return [fitted]
     levels = [1.0] if noise.fits else list(_FACTORS)
     itself = {
         "kind": FRAMES,
-        "name": f"{_slug(noise.name)}_{FRAMES}",
+        "name": f"{name}_{FRAMES}",
         "file": file,
         LevelName.LEVEL.value: levels,
         "clip": True,
@@ -63,17 +88,25 @@ def _fitted(fit: Fit, name: str) -> dict[str, Any]:
     return entry if fit.quantises else {**entry, "clip": True}
 
 
-def _slug(name: str) -> str:
-    """A name as the spec allows it."""
-    return re.sub(r"[^\w.-]+", "-", name)[:40].strip("-") or "camera"
-
-
 def files_of(path: Path, noises: Sequence[CameraNoise]) -> list[Path]:
     """The files of the noises themselves beside the YAML file: NAME.npz beside NAME.yaml, or
     NAME-SCENE.npz for each of several."""
     if len(noises) == 1:
         return [path.with_suffix(".npz")]
-    return [path.with_name(f"{path.stem}-{_slug(noise.name)}.npz") for noise in noises]
+    return [path.with_name(f"{path.stem}-{name}.npz") for name in names_of(noises)]
+
+
+def refuse_existing(path: Path, noises: Sequence[CameraNoise]) -> None:
+    """Refuse to overwrite the files of noises and of their pictures.
+
+    Raises:
+        RunError: one exists.
+    """
+    files = files_of(path, noises)
+    for file in (path, *files, *(file.with_suffix(PICTURE) for file in files)):
+        if file.exists():
+            remedy = "name another file, or overwrite it (--force, or overwrite=True)"
+            raise RunError(str(file), "already exists", remedy)
 
 
 def write_noise(path: Path, noises: Sequence[CameraNoise], comments: Sequence[str]) -> None:
@@ -90,12 +123,12 @@ def write_noise(path: Path, noises: Sequence[CameraNoise], comments: Sequence[st
     head, *about = comments
     lines = [f"# {head}", "noise:"]
     files = files_of(path, noises)
-    for noise, comment, file in zip(noises, about, files, strict=True):
+    for noise, name, comment, file in zip(noises, names_of(noises), about, files, strict=True):
         write_atomically(file, _arrays(noise))
         lines.append(f"  # {comment}")
-        lines += [f"  - {_flow(entry)}" for entry in entries(noise, file.name)]
+        lines += [f"  - {_flow(entry)}" for entry in entries(noise, name, file.name)]
         if not noise.fits:
-            lines.append(f"  # - {_flow(_fitted(noise.fit, _slug(noise.name)))}")
+            lines.append(f"  # - {_flow(_fitted(noise.fit, name))}")
     # Last, so that a spec never names a file that is not there.
     write_atomically(path, ("\n".join(lines) + "\n").encode())
 
@@ -112,7 +145,7 @@ def _value(value: Any) -> str:
         return "[" + ", ".join(map(_value, value)) + "]"
     if isinstance(value, float):
         return f"{value:.12g}"
-    if isinstance(value, str) and re.fullmatch(r"[a-z][\w-]*", value):
+    if isinstance(value, str) and re.fullmatch(r"[a-z][\w-]*", value) and value not in _NO_TEXT:
         return value
     return json.dumps(value, ensure_ascii=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -61,10 +62,9 @@ def measure_noise(
     from robaudit.cli.console import output as terminal
     from robaudit.cli.output_streams import check_output, put
 
-    if not frames.exists():
-        raise RobauditError(str(frames), "no such file or folder", "name the folder of the shots")
-    _refuse_existing(output, force=force)
-    check_output(output)
+    _check_files(output, force=force, check=check_output)
+    if set_ and spec is None:
+        raise RobauditError("--set", "changes a spec, and there is none", "add --spec")
     with starting(quiet=quiet):
         # These import torch, which takes seconds.
         from robaudit.api import camera
@@ -74,7 +74,12 @@ def measure_noise(
         from robaudit.runs.serialise import document_json
     with Reporter(quiet=quiet, patient=False) as reporter:
         measured = camera.measure_noise(
-            frames, spec=spec, out=output, settings=set_ or (), listener=reporter
+            frames,
+            spec=spec,
+            out=output,
+            overwrite=force,
+            settings=set_ or (),
+            listener=reporter,
         )
         for remark in measured.remarks:
             reporter.note(remark)
@@ -93,15 +98,19 @@ def measure_noise(
         say(f"next: {_next(spec, output)}")
 
 
-def _refuse_existing(output: Path, *, force: bool) -> None:
-    """Refuse a file of another kind, and existing ones.
+def _check_files(output: Path, *, force: bool, check: Callable[[Path], None]) -> None:
+    """Refuse files that cannot be written, are of another kind, or exist, before the work is done.
+
+    The files of several scenes get names by what is measured, and are checked again before they are
+    written.
 
     Raises:
-        RobauditError: a file would be overwritten, or is not YAML.
+        RobauditError: a file would be overwritten, cannot be written, or is not YAML.
     """
     if output.suffix.lower() not in (".yaml", ".yml"):
         raise RobauditError(f"-o {output}", "is not a YAML file", "name it .yaml: noise.yaml")
     for file in (output, output.with_suffix(".npz"), output.with_suffix(".png")):
+        check(file)
         if file.exists() and not force:
             raise RobauditError(str(file), "already exists", "name another file, or add --force")
 

@@ -24,14 +24,14 @@ _HEAD = (
 )
 _CANDIDATES = (
     Column("kind"),
-    Column("log-likelihood", number=True),
+    Column("score", number=True),
     Column("+-", number=True),
     Column("what it misses", wrap=True),
 )
 _NOTES = (
-    "log-likelihood: of differences that no fit has seen, in nats a value, less the best. A kind "
-    "fits if it misses no standard deviation by 10 %, no correlation by .1, and no excess kurtosis "
-    "by 1.",
+    "score: the log-likelihood of differences that no fit has seen, in nats a value, less the best "
+    "one. A kind fits if it misses no standard deviation by 10 %, no correlation by .1, and no "
+    "excess kurtosis by 1.",
 )
 
 
@@ -64,7 +64,7 @@ def _rows(noise: CameraNoise) -> Iterator[tuple[Cell, ...]]:
     if noise.linear is not None:
         photons = noise.linear.photons
         gain = (2**noise.bits - 1) / photons.value
-        yield _row("photons", photons, f"electrons of white; gain K = {gain:.3g} DN/e-")
+        yield _row("photons", photons, f"electrons of a white pixel; gain K = {gain:.3g} DN/e-")
         yield _row("read noise", noise.linear.read_noise, "temporal dark noise, in electrons")
     for lag in noise.neighbours:
         if (lag.down, lag.across) in ((0, 1), (1, 0)):
@@ -159,8 +159,8 @@ def _conclusions(noise: CameraNoise) -> Iterator[Cell]:
         yield Cell(f"   The nearest is {fit_text(noise)}.")
     if noise.sigma.value < noise.step / 2:
         yield Cell(
-            "   The noise is less than half a step of the image's bits: what is measured is mostly "
-            "rounding, and hardly a network will see it."
+            f"   The noise is less than half a step of {noise.bits} bits: these numbers are mostly "
+            "those of rounding."
         )
 
 
