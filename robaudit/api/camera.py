@@ -192,7 +192,10 @@ def measure_noise(
     listener = listener or Listener()
     options = _options(spec, {"resize": resize, "crop": crop, "channels": channels}, settings)
     if options is None:
-        listener.note("the spec's data are no image files: the shots are measured as they are")
+        listener.note(
+            "the data of the spec are no image files, so it says nothing of resize and crop: the "
+            "shots are measured as they are, and should be as large as the model's images"
+        )
     prepared = options or ImageOptions(kind="images").of_photos()
     noises = measure(Path(frames), prepared, listener)
     home = TemporaryFolder() if out is None else None

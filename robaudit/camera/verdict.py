@@ -240,7 +240,7 @@ def _laplace_difference(standard: NDArray[np.float32]) -> NDArray[np.float32]:
 def _misfits(fit: Fit, sums: Sums, points: Sequence[CurvePoint], step: float) -> Iterator[Misfit]:
     """The worst place of every aspect that a fit misses."""
     aspects = (
-        _at_brightness(fit, points),
+        _at_brightness(fit, points, sums.total["count"].shape[-1]),
         _of_neighbours(fit, sums),
         _of_channels(fit, sums),
         _of_tails(fit, sums, step),
@@ -250,10 +250,9 @@ def _misfits(fit: Fit, sums: Sums, points: Sequence[CurvePoint], step: float) ->
             yield max(found, key=lambda miss: abs(miss.measured.value - miss.fitted))
 
 
-def _at_brightness(fit: Fit, points: Sequence[CurvePoint]) -> list[Misfit]:
+def _at_brightness(fit: Fit, points: Sequence[CurvePoint], channels: int) -> list[Misfit]:
     """Where the standard deviation is off by more than it may be."""
     found = []
-    channels = 1 + max((point.channel for point in points), default=0)
     for point in points:
         at = np.full((1, channels, 1), point.brightness)
         fitted = math.sqrt(float(fit.variance(at)[0, point.channel, 0]))
