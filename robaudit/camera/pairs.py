@@ -249,15 +249,16 @@ def _usable_pairs(stack: Stack, blocks: NDArray[np.int64], remarks: list[Remark]
 
 
 def _alike(stack: Stack, pairs: Sequence[Pair], remarks: list[Remark]) -> list[Pair]:
-    """The pairs that show the same scene at the same exposure as the one of median brightness: the
-    brightness of a block, by which its noise is told, is the mean over all pairs."""
-    means = [float(pair.brightness.mean()) for pair in pairs]
-    middle = int(np.argsort(means, kind="stable")[len(means) // 2])
-    reference = pairs[middle].brightness
+    """The pairs that show the same scene at the same exposure as most do: the brightness of a
+    block, by which its noise is told, is the mean over all pairs."""
+    brightness = np.stack([pair.brightness for pair in pairs])
+    distance = np.abs(brightness - np.median(brightness, axis=0)).sum(1)
+    # A pair, as the median of two scenes would be neither.
+    usual = brightness[int(np.argmin(distance))]
     found = []
-    for pair, mean in zip(pairs, means, strict=True):
-        change = abs(mean - means[middle]) / max(means[middle], stack.step)
-        share = float((np.abs(pair.brightness - reference) > _OTHER_SCENE).mean())
+    for pair in pairs:
+        change = abs(float((pair.brightness - usual).mean())) / max(float(usual.mean()), stack.step)
+        share = float((np.abs(pair.brightness - usual) > _OTHER_SCENE).mean())
         shots = (pair.first + 1, pair.first + 2)
         if change > _EXPOSURE:
             remarks.append(Remark(Finding.EXPOSURE, stack.name, shots, change))

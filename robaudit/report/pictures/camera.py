@@ -31,6 +31,7 @@ _COLOURS = (RED, GREEN, BLUE)
 _CURVES = 2.3  # inches of the row of curves
 _SHOTS = 2.5  # inches of the row of shots
 _SIDE = 96  # pixels of a side of a shown part
+_MANY_SHOTS = 10  # the mean of so many has little noise: the imitation has 5 % more than a shot
 _MOST_CELLS = 2000  # blocks of pairs in the histogram
 _SEED = 3
 _CHOSEN_SEED = 0  # of the noise in the picture
@@ -56,10 +57,14 @@ def drawing(noise: CameraNoise, chosen: NoiseSpec, folder: Path) -> Drawing:
     parts = _parts(noise, chosen, folder)
     verdict = "fits" if noise.fits else "is nearest, and does not fit"
     bands = "Bands: 95 % intervals."
+    read = 2 * len(noise.measured[0].scene.pairs)
+    rest = ""
+    if read < _MANY_SHOTS:
+        rest = f" The mean of {read} shots still has {read**-0.5:.0%} of the noise of one."
     return Drawing(
         title=f"Noise of {noise.name}",
         caption=f"{noise.shots} shots, {noise.pairs} pairs of neighbours. {bands} Lines: the "
-        "fit. Can you tell the shot from its imitation?",
+        f"fit. Can you tell the shot from its imitation?{rest}",
         height=lambda _: _CURVES + _SHOTS,
         draw=lambda body, _: _draw(body, noise, parts),
         about=f"{fit_text(noise)} {verdict}",
