@@ -3,6 +3,7 @@ that of the camera."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -114,7 +115,7 @@ def test_something_before_a_part_of_the_scene(count: int) -> None:
     grid = scene.stack.grid
     rows = grid.rows[scene.blocks]
     columns = grid.columns[scene.blocks]
-    is_covered = (2 <= rows) & (rows < 4) & (2 <= columns) & (columns < 5)
+    is_covered = (rows >= 2) & (rows < 4) & (columns >= 2) & (columns < 5)
     assert not scene.used[0, is_covered].any()
     assert scene.used[:, ~is_covered].mean() > 0.97
     assert not scene.noise[~scene.used].any()
@@ -131,7 +132,7 @@ def test_black_and_white_parts() -> None:
     assert_noise(scene, light)
 
 
-REFUSED = {
+REFUSED: dict[str, Callable[[], NDArray[Any]]] = {
     "moved": lambda: np.stack(
         [CAMERA.shot(np.roll(TEXTURE, number, axis=1), number, 0) for number in range(4)]
     ),
