@@ -230,7 +230,7 @@ def _options(
         return photos if not keys else ImageOptions.model_validate({"kind": "images", **keys})
     if keys:
         first = next(iter(keys))
-        raise SpecError(first, "is the spec's to say", "leave out one of them")
+        raise SpecError(first, "is given beside a spec, which says it", "leave out one of them")
     if not isinstance(spec, AuditSpec):
         spec = load_spec(Path(spec), settings=settings)
     dataset = filled(spec).dataset
