@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from robaudit.camera.blocks import Floats
 from robaudit.camera.curve import line
@@ -17,9 +16,14 @@ from robaudit.camera.moments import LAGS, channel_pairs
 from robaudit.camera.sums import Totals
 from robaudit.levels import LevelName
 
+CORRELATED = "gaussian_correlated"
 _SHARED = 0.5  # correlation of channels from which they rather share their noise than not
 _SHORTEST = 0.25  # pixels: neighbours have a correlation of 3e-4
 _LONGEST = 16.0
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_HALVINGS = 40  # of the search for the length: to 1e-8 of it
+_NEARLY_ONE = 0.999  # a correlation: of 1, two values have no density
+_LEAST_UNROUNDED = 0.5  # below, rounding is not independent noise
 _DIGITS = 4  # significant digits of a level in a spec
 
 
@@ -36,6 +40,8 @@ class Fit:
         intercept, slope, square: the variance at brightness x is intercept + slope x + square x^2.
         scale: factors of the standard deviation by channel.
         length: correlation length in pixels; 0: none.
+        unrounded: the share of the variance that neighbours may have in common: not that of
+            rounding.
         between: correlation of the channels at the same pixel.
         is_laplace: whether the noise has a Laplace distribution; else it is nearly normal.
         quantises: whether the kind itself clips and rounds.
@@ -51,6 +57,7 @@ class Fit:
     square: float = 0.0
     scale: tuple[float, ...] = (1.0,)
     length: float = 0.0
+    unrounded: float = 1.0
     between: float = 0.0
     is_laplace: bool = False
     quantises: bool = False
@@ -65,7 +72,7 @@ class Fit:
 
     def correlation(self, down: int, across: int) -> float:
         """The correlation of values of a channel at a distance."""
-        return correlation(self.length, down, across)
+        return self.unrounded * correlation(self.length, down, across)
 
     @property
     def excess_kurtosis(self) -> float:
@@ -119,44 +126,67 @@ def _scaled(totals: Totals) -> Fit | None:
     )
 
 
-def _correlated(totals: Totals) -> Fit | None:
+def _correlated(totals: Totals, step: float) -> Fit:
     variance = _mean_variance(totals)
-    measured = lag_correlations(totals)[0]
-    between = between_correlation(totals)
-
-    def minus_score(log_length: float) -> float:
-        length = math.exp(log_length)
-        return -sum(
-            _pair_score(correlation(length, down, across), found)
-            for (down, across), found in zip(LAGS, measured, strict=True)
-            if math.isfinite(found)
-        )
-
-    bounds = (math.log(_SHORTEST), math.log(_LONGEST))
-    best = minimize_scalar(minus_score, bounds=bounds, method="bounded")
-    length = math.exp(float(best.x))
-    is_shared = between >= _SHARED
+    length = float(lengths(totals, step)[0, 0])
+    is_shared = between_correlation(totals) >= _SHARED
     options: dict[str, Any] = {"length": rounded(length)}
     if is_shared:
         options["channels"] = "shared"
+    unrounded = float(_unrounded(totals, step)[0])
     return Fit(
-        "gaussian_correlated",
+        CORRELATED,
         LevelName.SIGMA,
         math.sqrt(variance),
         options,
         parameters=2,
         intercept=variance,
         length=length,
-        # Of noise that is the same in all channels; rounding makes it a little less.
-        between=0.999 if is_shared else 0.0,
+        unrounded=unrounded,
+        # Of noise that is the same in all channels, each of which is rounded by itself.
+        between=min(unrounded, _NEARLY_ONE) if is_shared else 0.0,
     )
 
 
-def _pair_score(rho: float, found: float) -> float:
-    """The mean logarithm of the density of two standard normal values of correlation rho, where
-    their measured correlation is ``found``; without constants."""
-    rest = 1 - rho**2
-    return -0.5 * math.log(rest) - (1 - rho * found) / rest
+def lengths(totals: Totals, step: float) -> Floats:
+    """The length in pixels of ``gaussian_correlated``, (replicates, 1): that of the noise before
+    the converter rounds it, which adds step^2 / 12 to the variance and nothing to neighbours.
+
+    It maximises the likelihood of pairs of neighbours, summed over ``LAGS``.
+
+    Source: Varin, Reid and Firth (2011), Statistica Sinica 21 (pairwise likelihood).
+    """
+    measured = lag_correlations(totals)
+    is_measured = np.isfinite(measured[0])
+    measured = measured[:, is_measured]
+    apart = np.array([down**2 + across**2 for down, across in LAGS], dtype=float)[is_measured]
+    unrounded = _unrounded(totals, step)[:, None]
+
+    def score(logarithm: Floats) -> Floats:
+        rho = unrounded * np.exp(-apart / (2 * np.exp(2 * logarithm)[:, None]))
+        rest = 1 - rho**2
+        sum_: Floats = (-0.5 * np.log(rest) - (1 - rho * measured) / rest).sum(1)
+        return sum_
+
+    # Golden-section search, for all replicates at once.
+    low = np.full(len(measured), math.log(_SHORTEST))
+    high = np.full(len(measured), math.log(_LONGEST))
+    for _ in range(_HALVINGS):
+        width = (high - low) * _GOLDEN
+        left = high - width
+        right = low + width
+        is_left = score(left) > score(right)
+        high = np.where(is_left, right, high)
+        low = np.where(is_left, low, left)
+    found: Floats = np.exp((low + high) / 2)[:, None]
+    return found
+
+
+def _unrounded(totals: Totals, step: float) -> Floats:
+    """The share of the variance that is not of the converter's steps, (replicates,)."""
+    variance = totals["square"].sum(-1) / totals["count"].sum(-1)
+    share: Floats = np.clip(1 - step**2 / 12 / variance, _LEAST_UNROUNDED, None)
+    return share
 
 
 def _speckle(totals: Totals) -> Fit | None:
@@ -208,7 +238,7 @@ def fits_of(totals: Totals, step: float) -> list[Fit]:
         _poisson(totals),
         _speckle(totals),
         _sensor(totals, step),
-        _correlated(totals),
+        _correlated(totals, step),
         _scaled(totals),
     )
     return [fit for fit in fits if fit is not None]

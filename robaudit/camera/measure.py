@@ -14,7 +14,7 @@ from robaudit.camera.curve import (
     free_curve,
     linear_camera,
 )
-from robaudit.camera.fits import between_correlations, lag_correlations
+from robaudit.camera.fits import CORRELATED, between_correlations, lag_correlations, lengths
 from robaudit.camera.moments import LAGS, Measured, measured, with_curve
 from robaudit.camera.pairs import still_scene
 from robaudit.camera.pattern import defects, fixed_pattern, stuck
@@ -22,6 +22,7 @@ from robaudit.camera.result import CameraNoise, LagCorrelation
 from robaudit.camera.shots import find_scenes
 from robaudit.camera.sums import Sums, Totals, joined, merged
 from robaudit.camera.verdict import DEVIATION, excess_kurtosis, verdict
+from robaudit.estimates import Estimate
 from robaudit.progress import Listener
 from robaudit.spec.model import ImageOptions
 
@@ -126,6 +127,7 @@ def _noise_of(name: str, scenes: Sequence[Measured]) -> CameraNoise:
         linear=linear_camera(sums, stack.step),
         neighbours=_neighbours(sums),
         between_channels=tuple(sums.estimates(between_correlations)),
+        length=_length(sums, stack.step) if decided.nearest.kind == CORRELATED else None,
         kurtosis=kurtosis,
         fixed_pattern=fixed_pattern(scenes),
         defective=defects(scenes, sigma.value),
@@ -155,6 +157,12 @@ def _deviations(totals: Totals) -> Floats:
     """The standard deviation of each channel, (replicates, channels)."""
     deviations: Floats = (totals["square"] / totals["count"]) ** 0.5
     return deviations
+
+
+def _length(sums: Sums, step: float) -> Estimate:
+    """The length of correlated noise."""
+    (length,) = sums.positive(partial(lengths, step=step))
+    return length
 
 
 def _neighbours(sums: Sums) -> tuple[LagCorrelation, ...]:

@@ -51,6 +51,8 @@ class CameraNoise(Record):
             with brightness.
         neighbours: the correlation of neighbouring pixels.
         between_channels: the correlation of the channels at a pixel, for each pair of them.
+        length: the correlation length in pixels, before rounding, where the nearest kind is
+            gaussian_correlated; else None.
         kurtosis: the excess kurtosis of the noise; 0: normal.
         fixed_pattern: the standard deviation of what is the same in all shots and varies from pixel
             to pixel, texture of the flattest blocks included.
@@ -79,6 +81,7 @@ class CameraNoise(Record):
     linear: LinearCamera | None
     neighbours: tuple[LagCorrelation, ...]
     between_channels: tuple[Estimate, ...]
+    length: Estimate | None
     kurtosis: Estimate
     fixed_pattern: Estimate
     defective: Estimate | None
