@@ -124,7 +124,7 @@ def measured(scene: StillScene) -> Measured:
         collect.add("count", pair, np.full((blocks, channels), float(side * side)))
         collect.add("square", pair, squares.sum((2, 3), dtype=np.float64))
         _add_bins(collect, pair, brightness, patches(squares, cell), cell)
-        products = [_lag_sums(noise, down, across) for down, across in LAGS]
+        products = list(_lag_sums(scene, pair))
         collect.add("lag_count", pair, np.stack([count for count, _ in products], axis=-1))
         collect.add("lag_product", pair, np.stack([total for _, total in products], axis=-1))
         collect.add("between", pair, _between(noise))
@@ -205,14 +205,40 @@ def _add_bins(
         collect.add(name, pair, binned.reshape(shape))
 
 
-def _lag_sums(noise: Singles, down: int, across: int) -> tuple[Floats, Floats]:
-    """The number and the sum of products of values at a distance, in each block."""
-    side = noise.shape[-1]
-    first = noise[..., down:, across:]
-    second = noise[..., : side - down, : side - across]
-    total = np.einsum("bcyx,bcyx->b", first, second, dtype=np.float64)
-    count = np.full(len(noise), float(first[0].size))
-    return count, total
+def _lag_sums(scene: StillScene, pair: int) -> Iterator[tuple[Floats, Floats]]:
+    """The number and the sum of products of values at each distance, by the block of the first one.
+
+    In the window, where blocks touch: the noise of JPEG is correlated within its own blocks of 8 or
+    16 pixels, and less from one to the next.
+    """
+    grid = scene.stack.grid
+    down_blocks, across_blocks = grid.window
+    inside = np.flatnonzero(scene.blocks < down_blocks * across_blocks)
+    blocks = np.zeros((down_blocks * across_blocks, *scene.noise.shape[2:]), dtype=np.float32)
+    blocks[scene.blocks[inside]] = scene.noise[pair, inside]
+    is_used = np.zeros((len(blocks), 1, grid.side, grid.side), dtype=np.float32)
+    is_used[scene.blocks[inside]] = scene.used[pair, inside, None, None, None]
+    noise = grid.in_window(blocks)
+    used = grid.in_window(is_used)
+    for down, across in LAGS:
+        of_blocks = [
+            _at_lag(values, down, across, grid.side)[scene.blocks[inside]]
+            for values in (used, noise)
+        ]
+        sums = np.zeros((2, len(scene.blocks)))
+        sums[:, inside] = of_blocks
+        yield sums[0] * noise.shape[0], sums[1]
+
+
+def _at_lag(window: Singles, down: int, across: int, side: int) -> Floats:
+    """Sums of the products of values at a distance, by the block of the first one, (blocks,)."""
+    _, height, width = window.shape
+    products = np.zeros((height, width))
+    first = window[:, : height - down, : width - across]
+    products[: height - down, : width - across] = (first * window[:, down:, across:]).sum(0)
+    tiled = products.reshape(height // side, side, width // side, side)
+    sums: Floats = tiled.sum((1, 3)).ravel()
+    return sums
 
 
 def _between(noise: Singles) -> Floats:
