@@ -20,7 +20,8 @@ from robaudit.camera.sums import Sums, Totals, estimate
 from robaudit.estimates import Estimate
 from robaudit.records import Record
 
-_FEWEST = 400  # values of a bin: their variance is known to 7 %
+_FEWEST = 400  # values of a point: their variance is known to 7 %
+_NEAR = 0.5  # of the width of a bin
 _LEAST = 1e-12  # variance: far below a step of 16 bits
 
 
@@ -30,9 +31,9 @@ class CurvePoint(Record):
 
     Attributes:
         channel: from 0.
-        brightness: the mean of the bin.
+        brightness: the mean of its values.
         variance: of the noise.
-        share: of the channel's values in this bin.
+        share: of the channel's values.
     """
 
     channel: int
@@ -62,38 +63,84 @@ class Curve:
 
 
 def free_curve(sums: Sums) -> Curve:
-    """The curve through the means of the bins that have values enough."""
-    count = sums.total["bin_count"][0]  # (channels, bins)
-    brightness = []
-    variances = []
-    for channel, values in enumerate(count):
-        enough = values >= min(_FEWEST, values.max())
-        brightness.append(sums.total["bin_brightness"][0, channel, enough] / values[enough])
-        variances.append(sums.total["bin_variance"][0, channel, enough] / values[enough])
-    return Curve(tuple(brightness), tuple(variances))
+    """The curve through the points of each channel."""
+    point = _points(sums.total)
+    count = _of_points(sums.total, "bin_count", point)[0]  # (channels, points)
+    brightness = _of_points(sums.total, "bin_brightness", point)[0]
+    variance = _of_points(sums.total, "bin_variance", point)[0]
+    # Padding has no values.
+    chosen = [np.flatnonzero(values) for values in count]
+    return Curve(
+        tuple(brightness[c, places] / count[c, places] for c, places in enumerate(chosen)),
+        tuple(variance[c, places] / count[c, places] for c, places in enumerate(chosen)),
+    )
+
+
+def _points(totals: Totals) -> NDArray[np.float64]:
+    """Which bins make which point of the curve, 1 or 0: (channels, bins, points).
+
+    A point has values enough. Noise spreads a step of a chart over two bins when it is at their
+    common edge, and by its tails, which vary more than the rest: they make one point.
+    """
+    count = totals["bin_count"][0]
+    total = totals["bin_brightness"][0]
+    channels, bins = count.shape
+    member = np.zeros((channels, bins, bins))
+    for channel in range(channels):
+        points: list[list[int]] = []
+        for bin_ in np.flatnonzero(count[channel]):
+            last = points[-1] if points else []
+            if last and _is_one_point(count[channel], total[channel], last, int(bin_)):
+                last.append(int(bin_))
+            else:
+                points.append([int(bin_)])
+        if len(points) > 1 and count[channel, points[-1]].sum() < _FEWEST:
+            rest = points.pop()
+            points[-1] += rest
+        for place, members in enumerate(points):
+            member[channel, members, place] = 1.0
+    return member
+
+
+def _is_one_point(count: Floats, total: Floats, members: list[int], bin_: int) -> bool:
+    """Whether the next bin belongs to the bins of a point: these have too few values, or both lie
+    at their common edge."""
+    if count[members].sum() < _FEWEST:
+        return True
+    mean = total[members].sum() / count[members].sum()
+    return bool(total[bin_] / count[bin_] - mean < _NEAR / len(count))
+
+
+def _of_points(totals: Totals, name: str, member: NDArray[np.float64]) -> Floats:
+    """Sums over the bins of each point, (replicates, channels, points)."""
+    summed: Floats = np.einsum("rcb,cbp->rcp", totals[name], member)
+    return summed
 
 
 def curve_points(sums: Sums) -> list[CurvePoint]:
     """The points of the curve with their intervals, by channel and brightness."""
-    count = sums.total["bin_count"][0]
+    member = _points(sums.total)
+    count = _of_points(sums.total, "bin_count", member)[0]
+    brightness = _of_points(sums.total, "bin_brightness", member)[0]
 
     def variance(totals: Totals) -> Floats:
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratio: Floats = totals["bin_variance"] / totals["bin_count"]
+            of_points = _of_points(totals, "bin_variance", member)
+            ratio: Floats = of_points / _of_points(totals, "bin_count", member)
         return ratio
 
     values = sums.value(variance)
     halves = sums.half_widths(variance)
     points = []
-    for channel, bin_ in zip(*np.nonzero(count >= _FEWEST), strict=True):
-        value = float(values[channel, bin_])
-        half = float(halves[channel, bin_])
+    for channel, place in zip(*np.nonzero(count >= _FEWEST), strict=True):
+        value = float(values[channel, place])
+        half = float(halves[channel, place])
         points.append(
             CurvePoint(
                 int(channel),
-                float(sums.total["bin_brightness"][0, channel, bin_] / count[channel, bin_]),
+                float(brightness[channel, place] / count[channel, place]),
                 estimate(value, (max(value - half, 0.0), value + half)),
-                float(count[channel, bin_] / count[channel].sum()),
+                float(count[channel, place] / count[channel].sum()),
             )
         )
     return points
