@@ -21,6 +21,7 @@ from robaudit.records import Record
 Mask = NDArray[np.bool_]
 _CLIPPED = 0.002  # of a block's values: beyond it, the noise of the block is visibly cut off
 _FROM_ENDS = 3.0  # standard deviations between a spot and black or white: less loses 0.5 %
+_LEVELS = 64  # of brightness, by which the noise of a spot is known
 _SPOT = 2  # pixels of a side: of single pixels, noise itself would come close to the ends
 _FEWEST_CLIPPED = 3  # values: a single one says nothing of a small block
 _LEAST_NOISE = 1e-3  # steps of the converter: less is rounding of single precision
@@ -169,58 +170,59 @@ def _unclipped(stack: Stack) -> NDArray[np.int64]:
     for place in range(shots):
         pixels = stack.pixels(place)
         clipped += ((pixels <= 0) | (pixels >= 1)).reshape(blocks, -1).sum(1)
+        total += patches(pixels, _SPOT)
+        if before is not None:
+            variances.append(_by_level(before, pixels))
+        before = pixels
+    mean = total / shots
+    deviation = _deviation_at(mean, np.stack(variances))
+    is_far = (np.minimum(mean, 1 - mean) >= _FROM_ENDS * deviation).all((1, 2))
     most = max(_CLIPPED * shots * stack.values[0, 0].size, _FEWEST_CLIPPED)
-    usable = np.flatnonzero(clipped <= most)
-    _refuse_clipped(stack, len(usable))
-    return usable
-
-
-def _inside(
-    stack: Stack,
-    blocks: NDArray[np.int64],
-    pairs: Sequence[Pair],
-    used: Mask,
-    remarks: list[Remark],
-) -> NDArray[np.int64]:
-    """Which of the blocks are so far from black and white that noise is not cut off.
-
-    Raises:
-        DataError: hardly any is.
-    """
-    # The median over the pairs: in some of them, something may move. A block that no pair uses is
-    # left out for that.
-    variances = np.where(used, np.stack([pair.variance for pair in pairs]), np.nan)
-    is_used = used.any(0)
-    deviation = np.zeros(len(blocks))
-    deviation[is_used] = np.sqrt(np.nanmedian(variances[:, is_used], axis=0))
-    shots = [pair.first + second for pair in pairs for second in (0, 1)]
-    total = sum(patches(stack.pixels(place)[blocks], _SPOT) for place in shots)
-    mean = np.asarray(total / len(shots)).reshape(len(blocks), -1)
-    distance = np.minimum(mean.min(1), 1 - mean.max(1))
-    inside = np.flatnonzero(is_used & (distance >= _FROM_ENDS * deviation))
-    clipped = int((distance < _FROM_ENDS * deviation).sum())
-    in_grid = len(stack.grid)
-    usable = len(blocks) - clipped
-    _refuse_clipped(stack, usable)
-    if usable < in_grid:
-        share = 1 - usable / in_grid
-        remarks.insert(0, Remark(Finding.CLIPPED, stack.name, (), share))
-    return inside
-
-
-def _refuse_clipped(stack: Stack, usable: int) -> None:
-    """Refuse a scene with too few blocks in which noise is not cut off.
-
-    Raises:
-        DataError: there are too few.
-    """
-    blocks = len(stack.grid)
-    if usable < min(_FEWEST_BLOCKS, blocks):
+    usable = np.flatnonzero((clipped <= most) & is_far)
+    share = 1 - len(usable) / blocks
+    if len(usable) < min(_FEWEST_BLOCKS, blocks):
         raise DataError(
             stack.name,
             f"{1 - usable / blocks:.0%} of the scene is black or white, where noise is cut off",
             "shoot a scene, or choose an exposure, with neither",
         )
+
+
+def _by_level(first: Singles, second: Singles) -> Floats:
+    """The variance of the noise by channel and brightness, (channels, levels); NaN where there is
+    no such spot."""
+    level = _level_of(patches((first + second) / np.float32(2), _SPOT))
+    variance = patches(np.square(first - second), _SPOT) / 2
+    channels = variance.shape[1]
+    place = np.arange(channels)[:, None] * _LEVELS + level
+    size = channels * _LEVELS
+    with np.errstate(invalid="ignore"):
+        sums = np.bincount(place.ravel(), variance.ravel().astype(np.float64), size)
+        means: Floats = sums / np.bincount(place.ravel(), minlength=size)
+    return means.reshape(channels, _LEVELS)
+
+
+def _level_of(brightness: Singles) -> NDArray[np.int64]:
+    """The level of brightnesses."""
+    return np.clip((brightness * _LEVELS).astype(np.int64), 0, _LEVELS - 1)
+
+
+def _deviation_at(brightness: Singles, variances: Floats) -> Floats:
+    """The standard deviation of the noise at brightnesses (blocks, channels, spots), from variances
+    (pairs, channels, levels).
+
+    A block with bright and dark parts has the noise of both, and the dark ones less than it. The
+    median is over the pairs: in some of them, something may move.
+    """
+    levels = _level_of(brightness)
+    result = np.zeros(brightness.shape)
+    for channel in range(variances.shape[1]):
+        of_pairs = variances[:, channel]
+        known = np.flatnonzero(np.isfinite(of_pairs).any(0))
+        median = np.nanmedian(of_pairs[:, known], axis=0)
+        table = np.interp(np.arange(_LEVELS), known, median)
+        result[:, channel] = np.sqrt(table[levels[:, channel]])
+    return result
 
 
 def _usable_pairs(stack: Stack, blocks: NDArray[np.int64], remarks: list[Remark]) -> list[Pair]:
