@@ -16,6 +16,7 @@ from robaudit.numerics.intervals import clopper_pearson
 
 _FLATTEST = 0.1  # of the blocks
 _FEWEST_FLAT = 8  # blocks
+_AS_FLAT = 1.5  # times the range of brightness
 _HIGH_PASS_GAIN = 1.25  # variance of a value less the mean of four others, for equal variances
 _ISOLATED = 0.05  # of white: how far a defect must be from its neighbours
 _ALIKE = 0.02  # of white: how far its neighbours may be from each other
@@ -35,7 +36,9 @@ def fixed_pattern(scenes: Sequence[Measured]) -> Estimate:
     for found in scenes:
         ranges = np.ptp(found.brightness, axis=2).max(1)  # (blocks,)
         most = max(_FEWEST_FLAT, round(_FLATTEST * len(ranges)))
-        flattest = np.argsort(ranges, kind="stable")[:most]
+        # Those that are as flat are taken too: of blocks that differ by their noise alone, the
+        # flattest have less of it than most.
+        flattest = np.flatnonzero(ranges <= _AS_FLAT * np.sort(ranges)[:most][-1])
         first, second = (_high_passed(half[flattest]) for half in _two_means(found.scene))
         products += (first * second).mean((1, 2, 3), dtype=np.float64).tolist()
     variances = np.array(products) / _HIGH_PASS_GAIN
