@@ -23,6 +23,7 @@ _CLIPPED = 0.002  # of a block's values: beyond it, the noise of the block is vi
 _FROM_ENDS = 3.0  # standard deviations between a spot and black or white: less loses 0.5 %
 _LEVELS = 64  # of brightness, by which the noise of a spot is known
 _SPOT = 2  # pixels of a side: of single pixels, noise itself would come close to the ends
+_MOST_STUCK = 0.01  # of a block's pixels: dead and hot ones
 _FEWEST_CLIPPED = 3  # values: a single one says nothing of a small block
 _LEAST_NOISE = 1e-3  # steps of the converter: less is rounding of single precision
 _FEWEST_BLOCKS = 8  # that are usable: fewer have no interval
@@ -167,13 +168,22 @@ def _unclipped(stack: Stack) -> NDArray[np.int64]:
     """
     shots, blocks = stack.values.shape[:2]
     clipped = np.zeros(blocks)
+    always = np.ones(stack.values.shape[1:], dtype=bool)
+    total = np.zeros_like(patches(stack.pixels(0), _SPOT))
+    variances = []
+    before = None
     for place in range(shots):
         pixels = stack.pixels(place)
-        clipped += ((pixels <= 0) | (pixels >= 1)).reshape(blocks, -1).sum(1)
+        is_clipped = (pixels <= 0) | (pixels >= 1)
+        clipped += is_clipped.reshape(blocks, -1).sum(1)
+        always &= is_clipped
         total += patches(pixels, _SPOT)
         if before is not None:
             variances.append(_by_level(before, pixels))
         before = pixels
+    # Single dead and hot pixels are defects of the sensor, and not light that is cut off.
+    is_few = always.any(1).mean((1, 2)) <= _MOST_STUCK
+    clipped -= shots * always.reshape(blocks, -1).sum(1) * is_few
     mean = total / shots
     deviation = _deviation_at(mean, np.stack(variances))
     is_far = (np.minimum(mean, 1 - mean) >= _FROM_ENDS * deviation).all((1, 2))
