@@ -111,7 +111,6 @@ def _noise_of(name: str, scenes: Sequence[Measured]) -> CameraNoise:
     (sigma,) = sums.positive(_deviation)
     decided = verdict(scenes, sums, points, stack.step)
     channels, height, width = stack.grid.shape
-    (kurtosis,) = sums.estimates(excess_kurtosis)
     return CameraNoise(
         name=name,
         scenes=tuple(scene.scene.stack.name for scene in scenes),
@@ -128,7 +127,7 @@ def _noise_of(name: str, scenes: Sequence[Measured]) -> CameraNoise:
         neighbours=_neighbours(sums),
         between_channels=tuple(sums.estimates(between_correlations)),
         length=_length(sums, stack.step) if decided.nearest.kind == CORRELATED else None,
-        kurtosis=kurtosis,
+        kurtosis=excess_kurtosis(sums),
         fixed_pattern=fixed_pattern(scenes),
         defective=defects(scenes, sigma.value),
         stuck=stuck(scenes, _least_deviation(points)),

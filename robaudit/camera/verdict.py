@@ -311,7 +311,7 @@ def _of_tails(fit: Fit, sums: Sums, step: float) -> list[Misfit]:
     variance = float(sums.total["square"].sum() / sums.total["count"].sum())
     if math.sqrt(variance) < _COARSE * step:
         return []
-    (measured,) = sums.estimates(excess_kurtosis)
+    measured = excess_kurtosis(sums)
     if not _is_beyond(measured, fit.excess_kurtosis, KURTOSIS):
         return []
     return [Misfit(Aspect.TAILS, None, None, measured, fit.excess_kurtosis)]
@@ -325,13 +325,22 @@ def _is_beyond(measured: Estimate, fitted: float, tolerance: float) -> bool:
     return lower > fitted + tolerance or upper < fitted - tolerance
 
 
-def excess_kurtosis(totals: Totals) -> Floats:
-    """Of the noise of a shot, (replicates, 1): twice that of the difference of two.
+def excess_kurtosis(sums: Sums) -> Estimate:
+    """Of the noise of a shot: twice that of the difference of two.
 
     Of the sum of two independent variables of the same distribution, variance and fourth cumulant
-    are twice as large, so that their ratio is half as large.
+    are twice as large, so that their ratio is half as large. Fourth moments of few values are
+    skewed, which an interval that is symmetrical in the logarithm follows.
     """
+    (ratio,) = sums.positive(_standard_fourth)
+    bounds = ratio.bounds
+    excess = None if bounds is None else (2 * (bounds[0] - 3), 2 * (bounds[1] - 3))
+    return estimate(2 * (ratio.value - 3), excess)
+
+
+def _standard_fourth(totals: Totals) -> Floats:
+    """The fourth moment of the standardised differences, (replicates, 1)."""
     mean_square = totals["second"] / totals["number"]
     mean_fourth = totals["fourth"] / totals["number"]
-    kurtosis: Floats = 2 * (mean_fourth / np.square(mean_square) - 3)[..., None]
-    return kurtosis
+    ratio: Floats = (mean_fourth / np.square(mean_square))[..., None]
+    return ratio
