@@ -1,5 +1,5 @@
 """`python -m tests.research.camera --out FOLDER [PARTS]` measures the noise of simulated cameras
-and writes camera.md and camera.json; some hours on one core.
+and writes camera.md and camera.json; half an hour on one core.
 
 - `series`: coverage of the intervals and share of right verdicts.
 - `networks`: p_robust of shared networks behind a camera and under the measured noise.
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="of each setting")
     parser.add_argument("--only", default="", help="cameras with this in their name")
     parser.add_argument("--images", type=int, default=300, help="of each network")
-    parser.add_argument("--draws", type=int, default=100, help="of each image")
+    parser.add_argument("--draws", type=int, default=30, help="of each image")
     given = parser.parse_args(arguments)
     store = Store(given.out / "measured.jsonl")
     lines: list[Line] = []
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.stderr.write(f"{setting}\n")
     if "networks" in (given.parts or PARTS):
         for network in NETWORKS:
-            for one in networks.results(network, given.images, given.draws, measure, store):
+            for one in networks.results(network, given.images, given.draws, store):
                 found.append(one)
                 page.write(given.out, lines, verdicts, found)
                 sys.stderr.write(f"{one.network}, {one.case}\n")

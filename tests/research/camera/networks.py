@@ -7,6 +7,7 @@ the camera as for the measured noises, so the difference is that of the noises a
 
 from __future__ import annotations
 
+import math
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -21,20 +22,32 @@ from torch import Tensor
 
 import robaudit
 from tests import scenes
-from tests.cameras import Camera, Floats
-from tests.research.camera.cases import CASES, EXPOSURE, SIDE
-from tests.research.camera.measuring import Measure
+from tests.cameras import Camera, Floats, from_srgb
+from tests.research.camera.cases import EXPOSURE
+from tests.research.camera.measuring import noises
 from tests.research.camera.store import Store
-from tests.research.camera.study import suffix
 from tests.shared import SHARED, card
 
-NETWORKS = ("cifar10_resnet20", "mnist_conv_small_nat")
-SEEN_BY = ("gaussian", "correlated", "sensor", "phone, JPEG 95", "phone, JPEG 50")
-"""The cameras of this part."""
-SHOTS = 50
+NETWORKS = ("cifar10_resnet20", "cifar10_cnn_a_adv")
+SHOTS = 10
+SIDE = 224
+"""Of the calibration scene, which is none of the images."""
 AIM = 0.01
-FEWER_PHOTONS = 10
-"""A camera in little light: so weak is the noise of the other cameras that nothing flips."""
+
+_LITTLE_LIGHT = Camera(photons=1000, read_noise=12.0)
+_PHONE = Camera(photons=1000, read_noise=6.0, bayer=True, encoding="srgb")
+CAMERAS: Mapping[str, Camera] = {
+    "gaussian": Camera(noise="gaussian", sigma=0.025),
+    "correlated": Camera(noise="correlated", sigma=0.025, length=1.0),
+    "sensor": _LITTLE_LIGHT,
+    "sensor, gamma": replace(_LITTLE_LIGHT, encoding="gamma"),
+    "phone, JPEG 95": replace(_PHONE, jpeg=95),
+    "phone, JPEG 75": replace(_PHONE, jpeg=75),
+    "phone, JPEG 50": replace(_PHONE, jpeg=50),
+}
+"""Cameras in so little light that predictions flip."""
+_GREY = 2.0
+"""Times the noise for grey images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +55,9 @@ class Robustness:
     """The mean p_robust of one network behind one camera.
 
     Attributes:
-        network, case: the names of both.
+        network, case: the names of the network and the camera.
         camera: under the simulated camera.
-        error: its standard error, over the draws.
+        error: the standard error of its difference from the same under a noise, over the draws.
         noises: under each measured noise.
     """
 
@@ -53,11 +66,6 @@ class Robustness:
     camera: float
     error: float
     noises: Mapping[str, float]
-
-    @property
-    def worst(self) -> float:
-        """The largest difference from the camera."""
-        return max(abs(value - self.camera) for value in self.noises.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,48 +119,61 @@ def subject(name: str, images: int) -> Subject:
     )
 
 
-def camera_of(case: str, *, grey: bool) -> Camera:
-    """The camera of a case in little light; without a Bayer pattern where the images are grey."""
-    camera = CASES[case].camera
-    photons = None if camera.photons is None else camera.photons / FEWER_PHOTONS
-    sigma = np.asarray(camera.sigma) * np.sqrt(FEWER_PHOTONS)
+def camera_of(name: str, *, grey: bool) -> Camera:
+    """A camera of this part; without a Bayer pattern where the images are grey."""
+    camera = CAMERAS[name]
+    times = _GREY if grey else 1.0
+    photons = None if camera.photons is None else camera.photons / times**2
     return replace(
-        camera, photons=photons, sigma=float(sigma), bayer=camera.bayer and not grey, bits=8
+        camera,
+        photons=photons,
+        read_noise=camera.read_noise / times,
+        sigma=float(np.asarray(camera.sigma)) * times,
+        bayer=camera.bayer and not grey,
     )
 
 
-def results(
-    network: str, images: int, draws: int, measure: Measure, store: Store
-) -> Iterator[Robustness]:
+def light_of(values: Floats, camera: Camera) -> Floats:
+    """The light that a camera shows as these values, without noise and other processing."""
+    if camera.encoding == "srgb":
+        return from_srgb(values)
+    light: Floats = values**2.2 if camera.encoding == "gamma" else values
+    return light
+
+
+def results(network: str, images: int, draws: int, store: Store) -> Iterator[Robustness]:
     """p_robust of one network behind every camera; those that the store has are not made again."""
     given: Subject | None = None
-    for case in SEEN_BY:
-        key = f"network {network}, {case}, {images} images, {draws} draws"
+    for name in CAMERAS:
+        key = f"network {network}, {name}, {images} images, {draws} draws"
         if key not in store.found:
             given = given or subject(network, images)
-            found = _robustness(network, case, given, draws, measure)
-            store.add(key, asdict(found))
+            store.add(key, asdict(_robustness(network, name, given, draws)))
         yield Robustness(**store.found[key])
 
 
-def _robustness(name: str, case: str, given: Subject, draws: int, measure: Measure) -> Robustness:
+def _robustness(network: str, name: str, given: Subject, draws: int) -> Robustness:
     """The camera measured on a still scene, then the network under what was measured."""
-    camera = camera_of(case, grey=given.grey)
+    camera = camera_of(name, grey=given.grey)
     shares = under_camera(given, camera, draws)
-    error = np.sqrt(np.sum(shares * (1 - shares) / draws)) / len(shares)
+    # Of the difference of two means over the same images: of the draws of both.
+    error = math.sqrt(2 * np.sum(shares * (1 - shares) / draws)) / len(shares)
     with tempfile.TemporaryDirectory() as folder:
-        shots = Path(folder) / "shots"
         scene = EXPOSURE * scenes.texture(SIDE, SIDE, grey=given.grey)
-        camera.write(shots, scene, SHOTS, seed=1, suffix=suffix(camera))
-        noises = measure(shots).noises or {}
+        camera.write(Path(folder) / "shots", scene, SHOTS, seed=1, suffix="npy")
         # while the folder exists: frames are read from it
-        values = {kind: under_noise(given, camera, noise, draws) for kind, noise in noises.items()}
-    return Robustness(name, case, float(shares.mean()), float(error), values)
+        values = {
+            kind: under_noise(given, camera, noise, draws)
+            for kind, noise in noises(Path(folder) / "shots", Path(folder) / "noise.yaml").items()
+        }
+    return Robustness(network, name, float(shares.mean()), error, values)
 
 
 def clean(given: Subject, camera: Camera) -> Floats:
     """The images as the camera gives them without noise."""
-    return np.stack([camera.noiseless(image) / camera.largest for image in given.images])
+    return np.stack(
+        [camera.noiseless(light_of(image, camera)) / camera.largest for image in given.images]
+    )
 
 
 def under_camera(given: Subject, camera: Camera, draws: int) -> Floats:
@@ -161,7 +182,7 @@ def under_camera(given: Subject, camera: Camera, draws: int) -> Floats:
     agree = np.zeros(len(given.images))
     for draw in range(draws):
         shots = [
-            camera.shot(image, draw, seed) / camera.largest
+            camera.shot(light_of(image, camera), draw, seed) / camera.largest
             for seed, image in enumerate(given.images)
         ]
         agree += (given.predicted(np.stack(shots)) == expected).numpy()

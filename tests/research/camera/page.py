@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+from scipy import stats
+
 from robaudit.files import write_atomically
 from tests.research.camera.networks import AIM, Robustness
 from tests.research.camera.study import LEAST_COVERED, LEAST_RIGHT, Verdicts
-from tests.research.coverage.study import Line
+from tests.research.coverage.study import NOMINAL, Line
 
 
 def write(
@@ -31,22 +35,57 @@ def write(
 
 
 def _coverage(lines: Sequence[Line]) -> str:
-    """How often each interval held the truth."""
+    """How often the intervals held the truth: by camera and quantity, and the worst ones."""
+    cameras = list(dict.fromkeys(_camera(line) for line in lines))
+    quantities = list(dict.fromkeys(_quantity(line) for line in lines))
     rows = [
-        (
-            line.setting,
-            line.interval,
-            f"{line.truth:.4g}",
-            f"{line.width:.2g}",
-            str(line.cases),
-            _marked(f"{line.covered:.3f}", line.covered >= LEAST_COVERED),
-        )
-        for line in lines
+        (camera, *(_pooled(lines, camera, quantity) for quantity in quantities))
+        for camera in cameras
     ]
-    head = ("camera, scene, shots", "quantity", "truth", "width", "series", "covered")
-    below = sum(line.covered < LEAST_COVERED for line in lines)
-    about = f"Of {len(lines)} intervals {below} cover less than {LEAST_COVERED} (bold)."
-    return _part("Coverage", about, head, rows)
+    below = [line for line in lines if line.covered < LEAST_COVERED]
+    about = (
+        f"Share of the intervals that hold the truth, over scenes, shots and channels. Of "
+        f"{len(lines)} single ones {len(below)} cover less than {LEAST_COVERED}; if all covered "
+        f"{NOMINAL}, chance would leave {_by_chance(lines):.0f} there."
+    )
+    table = _part("Coverage", about, ("camera", *quantities), rows)
+    worst = [
+        (line.setting, line.interval, f"{line.truth:.4g}", f"{line.width:.2g}", _share(line))
+        for line in sorted(below, key=lambda line: line.covered)
+    ]
+    head = ("camera, scene, shots", "quantity", "truth", "width", "covered")
+    return table + "\n" + _part("Below", f"Less than {LEAST_COVERED}.", head, worst)
+
+
+def _camera(line: Line) -> str:
+    """The name of the camera: a setting is that, a scene, and a number of shots."""
+    return line.setting.rsplit(", ", 2)[0]
+
+
+def _quantity(line: Line) -> str:
+    """What is measured, without channels and distances."""
+    return re.split(r"[\[(]", line.interval)[0]
+
+
+def _pooled(lines: Sequence[Line], camera: str, quantity: str) -> str:
+    """The share of covered cases of a camera and a quantity."""
+    chosen = [line for line in lines if _camera(line) == camera and _quantity(line) == quantity]
+    cases = sum(line.cases for line in chosen)
+    if not cases:
+        return "-"
+    covered = sum(line.covered * line.cases for line in chosen) / cases
+    return _marked(f"{covered:.3f}", covered >= LEAST_COVERED)
+
+
+def _share(line: Line) -> str:
+    return f"{line.covered:.3f} of {line.cases}"
+
+
+def _by_chance(lines: Sequence[Line]) -> float:
+    """How many intervals of the nominal coverage would be below, on average."""
+    cases = np.array([line.cases for line in lines])
+    most = np.ceil(LEAST_COVERED * cases) - 1
+    return float(stats.binom.cdf(most, cases, NOMINAL).sum())
 
 
 def _verdicts(verdicts: Sequence[Verdicts]) -> str:
@@ -54,7 +93,7 @@ def _verdicts(verdicts: Sequence[Verdicts]) -> str:
     rows = [
         (
             one.setting,
-            one.right,
+            " or ".join(one.right),
             _marked(f"{one.share:.3f}", one.share >= LEAST_RIGHT),
             ", ".join(f"{name} {count}" for name, count in one.counts.items()),
         )
