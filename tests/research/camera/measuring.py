@@ -108,7 +108,7 @@ def _entries(noise: CameraNoise) -> list[dict[str, Any]]:
     """The entry of the nearest kind."""
     from robaudit.camera.noise_file import entries
 
-    return entries(noise, None)
+    return entries(noise, noise.name, None)
 
 
 def _at_measured_level(entry: Mapping[str, Any]) -> dict[str, Any]:
