@@ -7,7 +7,7 @@ SYSTEM ?=
 CONSTRAIN := $(if $(SYSTEM),grep -v '^torch',cat) constraints.txt
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --constraint $(VENV)/constraints.txt
 
-.PHONY: demo test slow check format bench papers train-demo dist smoke clean help
+.PHONY: demo test slow check format bench papers train-demo docs dist smoke clean help
 
 help:
 	@echo "make demo        install into .venv and audit the two embedded classifiers"
@@ -15,6 +15,7 @@ help:
 	@echo "make check       ruff (format, lint), mypy --strict, then make test"
 	@echo "make slow        the slow tests (minutes)"
 	@echo "make demo SYSTEM=1 (and test, ...)  with the torch and torchvision that PYTHON has, instead of downloading them"
+	@echo "make docs        docs/ as a site with a reference of the Python API, into site/"
 	@echo "make dist        sdist and wheel into dist/"
 	@echo "make smoke       build the wheel, install it into a fresh environment and try it there (SMOKE='--python python3.13 --extra timm')"
 	@echo "make bench       the benchmarks, by hand on a quiet machine"
@@ -65,6 +66,9 @@ format: $(VENV)/installed-test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(VENV)/installed-test
+	$(BIN)/python -m tests.research.site site
+
 dist: $(VENV)/installed-test
 	$(BIN)/python -m build --outdir dist .
 	rm -rf build
@@ -84,4 +88,4 @@ train-demo: $(VENV)/installed
 	$(BIN)/python -m robaudit.demo.train
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
