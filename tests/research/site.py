@@ -40,6 +40,7 @@ _CHAPTERS = {
         "docs/output",
         "api",
         "docs/glossary",
+        "docs/stability",
         "configs/README",
         "CHANGELOG",
     ),
