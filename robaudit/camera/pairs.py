@@ -228,7 +228,9 @@ def _deviation_at(brightness: Singles, variances: Floats) -> Floats:
     result = np.zeros(brightness.shape)
     for channel in range(variances.shape[1]):
         of_pairs = variances[:, channel]
-        known = np.flatnonzero(np.isfinite(of_pairs).any(0))
+        seen = np.isfinite(of_pairs).sum(0)
+        # Brightnesses of a few pairs are those of something that moved.
+        known = np.flatnonzero(seen > seen.max() / 2)
         median = np.nanmedian(of_pairs[:, known], axis=0)
         table = np.interp(np.arange(_LEVELS), known, median)
         result[:, channel] = np.sqrt(table[levels[:, channel]])

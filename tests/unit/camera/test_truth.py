@@ -120,11 +120,12 @@ def test_light_that_drifts(tmp_path: Path) -> None:
     assert holds(noise.linear.photons, 10_000)
 
 
-def test_one_shot_that_moved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scene", ["steps", "texture"])
+def test_one_shot_that_moved(tmp_path: Path, scene: str) -> None:
     camera = replace(SENSOR, moved={2: (1.5, 0.5)})
-    noise = measured(tmp_path, camera, lit("texture"), shots=6)
-    moved = [remark.shots for remark in noise.remarks if remark.finding is Finding.MOVED]
-    assert moved == [(3, 4)]
+    noise = measured(tmp_path, camera, lit(scene), shots=6)
+    found = [(remark.finding, remark.shots) for remark in noise.remarks]
+    assert found == [(Finding.MOVED, (3, 4))]
     assert noise.pairs == 2
     assert noise.nearest == "sensor"
 
