@@ -38,8 +38,6 @@ _REFERENCE = 400
 """Shots from which the truth is taken where there is no closed form."""
 _KNOWN: dict[tuple[str, str], dict[str, float]] = {}
 """What many shots have told, by the camera and the scene."""
-_BORDER = 2
-"""Pixels at the edge that demosaicing mirrors."""
 
 Disturb = Callable[[Camera, int], Camera]
 """What happens to a camera while it takes this many shots."""
@@ -223,7 +221,7 @@ def _from_shots(camera: Camera, scene: Floats) -> dict[str, float]:
     products = dict.fromkeys(LAGS, 0.0)
     for number in range(0, _REFERENCE, 2):
         pair = [camera.shot(scene, number + place, seed) / camera.largest for place in range(2)]
-        noise = (pair[0] - pair[1])[_BORDER:-_BORDER, _BORDER:-_BORDER] / math.sqrt(2)
+        noise = (pair[0] - pair[1]) / math.sqrt(2)
         square += np.einsum("hwc,hwd->cd", noise, noise) / noise[..., 0].size
         for down, across in LAGS:
             height, width = noise.shape[:2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -57,9 +58,9 @@ def _coverage(lines: Sequence[Line]) -> str:
     return table + "\n" + _part("Below", f"Less than {LEAST_COVERED}.", head, worst)
 
 
-def _camera(line: Line) -> str:
+def _camera(of: Line | Verdicts) -> str:
     """The name of the camera: a setting is that, a scene, and a number of shots."""
-    return line.setting.rsplit(", ", 2)[0]
+    return of.setting.rsplit(", ", 2)[0]
 
 
 def _quantity(line: Line) -> str:
@@ -89,17 +90,26 @@ def _by_chance(lines: Sequence[Line]) -> float:
 
 
 def _verdicts(verdicts: Sequence[Verdicts]) -> str:
-    """How often the right noise was found."""
-    rows = [
-        (
-            one.setting,
-            " or ".join(one.right),
-            _marked(f"{one.share:.3f}", one.share >= LEAST_RIGHT),
-            ", ".join(f"{name} {count}" for name, count in one.counts.items()),
+    """How often the right noise was found, by camera."""
+    rows = []
+    for camera in dict.fromkeys(_camera(one) for one in verdicts):
+        chosen = [one for one in verdicts if _camera(one) == camera]
+        counts: Counter[str] = Counter()
+        for one in chosen:
+            counts.update(one.counts)
+        together = Verdicts(camera, chosen[0].right, counts)
+        lowest = min(chosen, key=lambda one: one.share)
+        where = "" if lowest.share == 1 else f" ({lowest.setting.removeprefix(camera + ', ')})"
+        rows.append(
+            (
+                camera,
+                " or ".join(together.right),
+                f"{together.share:.3f}",
+                _marked(f"{lowest.share:.3f}", lowest.share >= LEAST_RIGHT) + where,
+                ", ".join(f"{name} {count}" for name, count in sorted(counts.items())),
+            )
         )
-        for one in verdicts
-    ]
-    head = ("camera, scene, shots", "right", "share", "verdicts")
+    head = ("camera", "right", "share", "lowest", "verdicts")
     below = sum(one.share < LEAST_RIGHT for one in verdicts)
     about = f"Of {len(verdicts)} settings {below} are right less often than {LEAST_RIGHT} (bold)."
     return _part("Verdicts", about, head, rows)

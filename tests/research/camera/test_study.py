@@ -66,7 +66,9 @@ def test_counts_of_what_was_measured(tmp_path: Path) -> None:
     text = (tmp_path / "camera.md").read_text(encoding="utf-8")
     assert "| sensor, drift, steps, 2 shots | photons | 1e+04 | 1e+02 | 0.667 of 3 |" in text
     assert "| sensor, drift | **0.667** |" in text
-    assert "| sensor, drift, steps, 2 shots | sensor | **0.667** | none 1, sensor 2 |" in text
+    assert (
+        "| sensor, drift | sensor | 0.667 | **0.667** (steps, 2 shots) | none 1, sensor 2 |" in text
+    )
     assert json.loads((tmp_path / "camera.json").read_text())["verdicts"][0]["right"] == ["sensor"]
 
 
@@ -130,7 +132,7 @@ def test_the_command(tmp_path: Path) -> None:
     arguments = ["series", "--out", str(tmp_path), "--repetitions", "1", "--only", "laplace"]
     command.main(arguments)
     text = (tmp_path / "camera.md").read_text(encoding="utf-8")
-    assert "| laplace, texture, 8 shots | laplace | 1.000 | laplace 1 |" in text
+    assert "| laplace | laplace | 1.000 | 1.000 | laplace 6 |" in text
 
 
 @needs_shared
