@@ -37,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="the folder of the results")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="of each setting")
     parser.add_argument("--only", default="", help="cameras with this in their name")
-    parser.add_argument("--images", type=int, default=300, help="of each network")
-    parser.add_argument("--draws", type=int, default=30, help="of each image")
+    parser.add_argument("--images", type=int, default=400, help="of each network")
+    parser.add_argument("--draws", type=int, default=40, help="of each image")
     given = parser.parse_args(arguments)
     store = Store(given.out / "measured.jsonl")
     lines: list[Line] = []

@@ -46,8 +46,8 @@ def _coverage(lines: Sequence[Line]) -> str:
     below = [line for line in lines if line.covered < LEAST_COVERED]
     about = (
         f"Share of the intervals that hold the truth, over scenes, shots and channels. Of "
-        f"{len(lines)} single ones {len(below)} cover less than {LEAST_COVERED}; if all covered "
-        f"{NOMINAL}, chance would leave {_by_chance(lines):.0f} there."
+        f"{len(lines)} single ones {len(below)} cover less than {LEAST_COVERED}. In as many "
+        f"series, {_expected(lines):.0f} would be there if all covered {NOMINAL}."
     )
     table = _part("Coverage", about, ("camera", *quantities), rows)
     worst = [
@@ -82,7 +82,7 @@ def _share(line: Line) -> str:
     return f"{line.covered:.3f} of {line.cases}"
 
 
-def _by_chance(lines: Sequence[Line]) -> float:
+def _expected(lines: Sequence[Line]) -> float:
     """How many intervals of the nominal coverage would be below, on average."""
     cases = np.array([line.cases for line in lines])
     most = np.ceil(LEAST_COVERED * cases) - 1
