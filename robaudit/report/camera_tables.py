@@ -70,6 +70,8 @@ def _rows(noise: CameraNoise) -> Iterator[tuple[Cell, ...]]:
         if (lag.down, lag.across) in ((0, 1), (1, 0)):
             way = "beside" if lag.across else "below"
             yield _row(f"correlation, pixel {way}", lag.correlation, "")
+    if noise.length is not None:
+        yield _row("correlation length", noise.length, "in pixels")
     if noise.between_channels:
         yield _row("correlation of channels", _mean(noise.between_channels), "")
     yield _row("excess kurtosis", noise.kurtosis, "0: normal; 3: Laplace")
