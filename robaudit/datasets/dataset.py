@@ -190,9 +190,10 @@ def _missing(path: Path, kind: str, remedy: str) -> tuple[str, str]:
     siblings = []
     if os.access(parent, os.R_OK):
         visible = [entry for entry in parent.iterdir() if not entry.name.startswith(".")]
-        # What is missing on the way is a folder, and so is what a folder is taken for.
+        # What is missing on the way is a folder. A name without a suffix may be either.
         wants_folder = kind == "folder" or parent != path.parent
-        siblings = [entry.name for entry in visible if entry.is_dir() == wants_folder]
+        is_either = not wants_folder and not Path(name).suffix
+        siblings = [entry.name for entry in visible if is_either or entry.is_dir() == wants_folder]
     if parent == path.parent:
         problem = f"no such {kind} in {str(parent)!r}"
     else:
