@@ -34,10 +34,12 @@ def main() -> NoReturn:
 
         # Before torch is imported: OpenMP reads its settings when it is loaded.
         share_cores()
-        keep_freed_memory()
         warnings.showwarning = _show_warning
-        watched = _command() in _RUN_MODELS
-        with ended_by_signals(_last_words, _resumable(), watched=watched):
+        runs_model = _command() in _RUN_MODELS
+        # Passes take and free the same blocks again and again; other commands do not.
+        if runs_model:
+            keep_freed_memory()
+        with ended_by_signals(_last_words, _resumable(), watched=runs_model):
             _run()
     except Exception as error:  # noqa: BLE001
         # Otherwise Python would exit with 1, the code of a failed gate.
