@@ -14,7 +14,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = ("report", "plot", "timm", "hf", "onnx", "parquet", "ray")
+EXTRAS = {
+    "report": "jinja2",
+    "plot": "matplotlib",
+    "timm": "timm",
+    "hf": "transformers",
+    "onnx": "onnxruntime",
+    "parquet": "pyarrow",
+    "ray": "ray",
+}
+"""The extras that users install, each with a library that it brings."""
 _SPEC = """
 model: {path: net.safetensors, architecture: "robaudit:digits_cnn"}
 dataset: {kind: digits, limit: 20}
@@ -80,9 +89,7 @@ def install(
     _run([python, "-m", "venv", str(folder)])
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     if shared:
-        packages = [path for path in sys.path if path.endswith("site-packages")]
-        (own,) = (folder / "lib").glob("python3*/site-packages")
-        (own / "shared.pth").write_text("\n".join(packages))
+        _share([path for path in sys.path if path.endswith("site-packages")], folder)
         # In the environment itself, before the shared packages.
         _run([*pip, "--no-deps", "--force-reinstall", str(wheel)])
         return folder / "bin"
@@ -90,6 +97,36 @@ def install(
     pins = _oldest(folder) if oldest else []
     _run([*pip, wanted, *pins])
     return folder / "bin"
+
+
+def _share(packages: Sequence[str], folder: Path) -> None:
+    """Let an environment use the packages of others, after its own."""
+    (own,) = (folder / "lib").glob("python3*/site-packages")
+    (own / "shared.pth").write_text("\n".join(packages))
+
+
+def each_extra(wheel: Path, folder: Path, python: str) -> None:
+    """Try every extra alone, beside the plain dependencies, which are installed once.
+
+    Raises:
+        RuntimeError: something fails with one of them.
+    """
+    base = folder / "base"
+    install(wheel, base, python, extras=(), oldest=False, shared=False)
+    (plain,) = (base / "lib").glob("python3*/site-packages")
+    for extra, library in EXTRAS.items():
+        environment = folder / extra
+        _run([python, "-m", "venv", str(environment)])
+        _share([str(plain)], environment)
+        own = str(environment / "bin" / "python")
+        _run([own, "-m", "pip", "install", "--quiet", f"{wheel}[{extra}]"])
+        # The program of the base has no extra.
+        _run([own, "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", str(wheel)])
+        _run([own, "-c", f"import {library}"])
+        work = folder / f"work-{extra}"
+        work.mkdir()
+        try_out(environment / "bin", work, with_report=extra == "report")
+        print(f"{extra} alone works", flush=True)
 
 
 def _oldest(folder: Path) -> list[str]:
@@ -156,6 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.research.release", description=__doc__)
     parser.add_argument("--python", default=sys.executable, help="that the environment is made of")
     parser.add_argument("--extra", action="append", default=[], choices=EXTRAS)
+    parser.add_argument("--each-extra", action="store_true", help="every extra alone")
     parser.add_argument("--oldest", action="store_true", help="the oldest allowed dependencies")
     parser.add_argument("--shared", action="store_true", help="use this Python's packages")
     given = parser.parse_args(arguments)
@@ -164,6 +202,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         (folder / "dist").mkdir()
         (folder / "work").mkdir()
         wheel = build(folder / "dist")
+        if given.each_extra:
+            each_extra(wheel, folder, given.python)
+            return
         programs = install(
             wheel,
             folder / "environment",
