@@ -64,13 +64,12 @@ def cifar10(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def imagenet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     save_file(models.resnet50(weights=None).state_dict(), folder / "resnet50.safetensors")
-    for i in range(1000):  # as many as it has classes; most are empty
+    # As many as it has classes; a folder without images would be refused.
+    for i in range(1000):
         target = folder / "imagenet" / "val" / f"n{i:08d}"
         target.mkdir(parents=True)
-        if i < 2:
-            Image.fromarray(RNG.integers(0, 256, (240, 250, 3), dtype=np.uint8)).save(
-                target / f"{i}.JPEG"
-            )
+        coarse = Image.fromarray(RNG.integers(0, 256, (8, 8, 3), dtype=np.uint8))
+        coarse.resize((250, 240)).save(target / f"{i}.JPEG")
 
 
 def listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
