@@ -7,7 +7,7 @@ SYSTEM ?=
 CONSTRAIN := $(if $(SYSTEM),grep -v '^torch',cat) constraints.txt
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --constraint $(VENV)/constraints.txt
 
-.PHONY: demo test slow check format bench papers train-demo docs dist smoke clean help
+.PHONY: demo test slow check format bench papers gallery train-demo dist smoke clean help
 
 help:
 	@echo "make demo        install into .venv and audit the two embedded classifiers"
@@ -20,6 +20,7 @@ help:
 	@echo "make smoke       build the wheel, install it into a fresh environment and try it there (SMOKE='--python python3.13 --extra timm')"
 	@echo "make bench       the benchmarks, by hand on a quiet machine"
 	@echo "make papers      the papers' tables and figures again, into docs/papers (ONLY=han-fig4 for one); needs ../shared"
+	@echo "make gallery     audits of well-known networks, into docs/gallery (ONLY=photos for one page); needs ../shared"
 	@echo "make train-demo  train the embedded classifiers again"
 
 $(BIN)/python:
@@ -83,6 +84,9 @@ bench: $(VENV)/installed-test
 
 papers: $(VENV)/installed-test
 	$(BIN)/python -m tests.research.papers $(ONLY)
+
+gallery: $(VENV)/installed-test
+	$(BIN)/python -m tests.research.gallery $(ONLY)
 
 train-demo: $(VENV)/installed
 	$(BIN)/python -m robaudit.demo.train
