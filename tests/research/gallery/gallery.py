@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[3]
 _WIDTH = 1000
 """Pixels of a picture: `robaudit plot` writes 2,100, for print."""
 _COLOURS = 128
-_THUMBNAIL = (280, 180)
+_THUMBNAIL = (360, 232)
 SHARED_AS_WRITTEN = "../shared"
 """Where the specs of the pages expect networks and images: seen from a clone of the project."""
 

@@ -83,8 +83,8 @@ pictures, and what is surprising in them.
     make gallery                    # all pages; interrupted, it continues later
     make gallery ONLY=photos        # one of them
 
-It reads networks and images in `../shared` and keeps its runs in `build/gallery`. Each page has its
-specs and commands, so that you can put your own model in their place; the paths of the specs are
-seen from a clone of the project. Intervals are 95 %, for images like these unless a page says
-otherwise. No page shows images of the data sets.
+It reads networks and images in `../shared`, beside a clone of the project, and keeps its runs in
+`build/gallery`. Each page has its specs (files in the top folder of the clone) and its commands, so
+that you can put your own model in their place. Intervals are 95 %, for images like these unless a
+page says otherwise. No page shows images of the data sets.
 """

@@ -29,7 +29,7 @@ from tests.research.gallery.gallery import (
 
 _TIMES = (1, 4, 16)
 """The strength that was measured, and multiples of it."""
-_DRAWS = 8
+_DRAWS = 4
 _PHOTOS = 100
 
 
