@@ -52,7 +52,7 @@ def bias(gallery: Gallery) -> Content:
     content = Content(
         about="Two networks trained without noise, with ten classes each: a CNN on 3,000 images of "
         "FashionMNIST, and ResNet20 on 1,500 of CIFAR-10, under Gaussian noise. The order of "
-        "the classes is that of the weakest noise.",
+        "the classes is that of the lowest noise level.",
     )
     clothes = _audit(gallery, content, "fashion", "fashion_shallow_cnn", FASHION, _FASHION_LEVELS)
     objects = _audit(gallery, content, "cifar10", "cifar10_resnet20", CIFAR, _CIFAR_LEVELS)

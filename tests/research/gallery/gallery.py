@@ -4,6 +4,7 @@ pictures, and sentences that the numbers must bear out."""
 from __future__ import annotations
 
 import io
+import os
 import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +28,9 @@ from tests.shared import SHARED, card
 
 Floats = NDArray[np.float64]
 ROOT = Path(__file__).resolve().parents[3]
-_WIDTH = 1000
+_WIDTH = 940
 """Pixels of a picture: `robaudit plot` writes 2,100, for print."""
-_COLOURS = 128
+_COLOURS = 256
 _THUMBNAIL = (360, 232)
 SHARED_AS_WRITTEN = "../shared"
 """Where the specs of the pages expect networks and images: seen from a clone of the project."""
@@ -92,6 +93,10 @@ class Gallery:
         self.out = out
         self.pages = pages
 
+    def beside(self, name: str) -> str:
+        """The path of a file beside the runs; on a page its name alone is shown."""
+        return f"{os.path.relpath(self.out)}/{name}"
+
     def run(
         self,
         content: Content,
@@ -111,7 +116,8 @@ class Gallery:
         spec = {"model": dict(model), "dataset": dict(dataset), **sections}
         # The spec as a reader of the page writes it, with the place of ../shared in a clone.
         shown = yaml.safe_dump(spec, sort_keys=False, default_flow_style=None, width=100)
-        content.specs[name] = shown.replace(str(SHARED), SHARED_AS_WRITTEN)
+        shown = shown.replace(str(SHARED), SHARED_AS_WRITTEN)
+        content.specs[name] = shown.replace(self.beside(""), "")
         content.commands.append(f"robaudit estimate {name}.yaml --out {name}")
         run = robaudit.audit({"name": name, **spec}, out=self.out / name, progress=False)
         content.seconds[name] = run.info.totals.seconds
@@ -204,6 +210,8 @@ def images(name: str, limit: int, class_names: Sequence[str] = ()) -> dict[str, 
     return {"kind": "npz", "path": str(path), "limit": limit, **names}
 
 
+RESIZE = 256
+"""Pixels of the shorter side of a photo before the crop to 224."""
 PHOTO_NETWORK = {"path": str(SHARED / "models" / "imagenet_lite0_timm")}
 """EfficientNet-Lite0; its folder says mean and std."""
 
@@ -215,7 +223,7 @@ def photos(**more: Any) -> dict[str, Any]:
         "kind": "images",
         "path": path,
         "class_names": "imagenet",
-        "resize": 256,
+        "resize": RESIZE,
         "crop": 224,
     } | more
 

@@ -111,7 +111,7 @@ def _before(run: Run, cls: str) -> float:
 def _sentences(content: Content, run: Run) -> None:
     kept = group(run, "mc", "gaussian", 0.01).mean.population
     content.say(
-        "Noise of sigma 0.01, two and a half grey levels of 255, which no eye would notice, "
+        "Noise of sigma 0.01, two and a half grey levels of 255, which hardly an eye would notice, "
         f"leaves only {with_ends(kept)} of the predictions as they were.",
         if_=kept.upper is not None and kept.upper < 0.85,
     )
@@ -133,7 +133,7 @@ def _sentences(content: Content, run: Run) -> None:
     content.say(
         f"At sigma 0.02 the least robust class is {least} and the most robust {most}, and the gap "
         f"between them is {with_ends(gap.estimate, 2)}; but with a hundred classes of twenty "
-        f"images chance alone makes a gap of {gap.null_mean:.2f}.",
+        f"images permuted labels make a gap of {gap.null_mean:.2f}.",
         if_=gap.null_mean > 0.4,
     )
     differing = [one for one in found.classes if one.differs in ("lower", "higher")]
@@ -145,7 +145,7 @@ def _sentences(content: Content, run: Run) -> None:
     )
     roach = found.classes[CLASSES.index("cockroach")]
     content.say(
-        f"Cockroaches survive everything: all copies of their {roach.images} images keep their "
+        f"Cockroaches survive: at sigma 0.02 all copies of their {roach.images} images keep their "
         f"class, {with_ends(roach.mean.population)}.",
         if_=roach.name == "cockroach" and roach.mean.value == 1,
     )

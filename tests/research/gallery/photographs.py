@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
 from robaudit.api.run import Run
 from robaudit.estimates import Estimate
 from robaudit.stats.ranks import rank_correlation
 from tests.research.gallery.gallery import (
     PHOTO_NETWORK,
+    RESIZE,
     Content,
     Gallery,
     accuracy_under,
+    apart,
     clean_accuracy,
     group,
     mean_difference,
@@ -22,6 +28,7 @@ from tests.research.gallery.gallery import (
     with_ends,
 )
 from tests.research.papers.item import measured
+from tests.shared import SHARED
 
 _FILE = "photo_file"
 """The label of noise in the file."""
@@ -106,13 +113,19 @@ def _correlation(run: Run, first: tuple[str, float], second: tuple[str, float]) 
 
 def _kinds_sentences(content: Content, run: Run) -> None:
     paired = mean_difference(values(run, "mc", "gaussian", 0.05), values(run, "mc", "jpeg", 1))
+    both = [
+        accuracy_under(run, noise, level).population
+        for noise, level in (("jpeg", 1), ("gaussian", 0.05))
+    ]
     content.say(
         f"JPEG of quality 25 changes {percent(1 - _robustness(run, 'jpeg', 1).value)} of the "
         "predictions, more than Gaussian noise of sigma 0.05, 13 grey levels of 255, does "
         f"({percent(1 - _robustness(run, 'gaussian', 0.05).value)}; paired difference of p_robust "
-        f"{with_ends(paired)}), although one looks like a poor photo and the other like a broken "
-        "camera.",
-        if_=paired.upper is not None and paired.upper < 0,
+        f"{with_ends(paired)}), and yet both leave the same accuracy, {both[0].value:.3f} and "
+        f"{both[1].value:.3f}: JPEG also changes more predictions that were wrong.",
+        if_=paired.upper is not None
+        and paired.upper < 0
+        and abs(both[0].value - both[1].value) < 0.01,
     )
     dark = accuracy_under(run, "sensor", 30).population
     content.say(
@@ -132,13 +145,13 @@ def _kinds_sentences(content: Content, run: Run) -> None:
         "another.",
         if_=fog.value < alike.value and jpeg.value < alike.value,
     )
-    strongest = {kind: _robustness(run, kind, levels[-1]) for kind, levels in _KINDS.items()}
-    worst = min(strongest, key=lambda kind: strongest[kind].value)
+    veil = _robustness(run, "fog", 5)
+    noisy = _robustness(run, "gaussian", 0.2)
     content.say(
-        f"Of the strongest levels here {worst} does the most harm, {with_ends(strongest[worst])} "
-        "of the predictions stay: nothing that adds up pixel by pixel, a smooth veil that people "
-        "see through.",
-        if_=worst == "fog",
+        "Fog of severity 5, a smooth veil that people see through, does as much harm as Gaussian "
+        "noise of sigma 0.2, 51 grey levels of 255 in every pixel: "
+        f"{with_ends(veil)} and {with_ends(noisy)} of the predictions stay.",
+        if_=not apart(noisy, veil),
     )
     (first, often), (second, next_), *_ = _flips(run, "fog", _SEVERITIES[-1])
     content.say(
@@ -182,14 +195,18 @@ def file_or_input(gallery: Gallery) -> Content:
         estimators=[{"mc": {"draws": 4}}],
     )
     gallery.plot(
-        content, "file-levels", run, "levels", "Accuracy and robustness against sigma, for both"
-    )
-    gallery.plot(
         content,
         "file-summary",
         run,
         "summary",
         "The share of copies that keep the class for each photo, sorted, for both",
+    )
+    gallery.plot(
+        content,
+        "file-levels",
+        run,
+        "levels",
+        "Accuracy and robustness against sigma, for both; the axes of robustness differ",
     )
     differences = [_file_difference(run, sigma) for sigma in _SIGMAS]
     rows = [
@@ -221,5 +238,66 @@ def _file_difference(run: Run, sigma: float) -> Estimate:
     return mean_difference(values(run, "mc", "input", sigma), values(run, "mc", _FILE, sigma))
 
 
+def _sides(run: Run) -> NDArray[np.int64]:
+    """The shorter side of each photo as it lies in the file, in pixels (images,)."""
+    folder = SHARED / "data" / "imagenet_photos"
+    found = []
+    for sample in run.table.ids:
+        with Image.open(folder / sample) as photo:
+            found.append(min(photo.size))
+    return np.array(found)
+
+
 def _file_sentences(content: Content, run: Run, differences: list[Estimate]) -> None:
-    content.say("TODO")
+    strong = _SIGMAS[-1]
+    content.say(
+        "The same noise does less harm in the file than at the input, at every level: at sigma "
+        f"{strong:g} the share of copies that keep their class is higher by "
+        f"{with_ends(differences[-1])}, and accuracy is "
+        f"{with_ends(accuracy_under(run, _FILE, strong).population)} instead of "
+        f"{with_ends(accuracy_under(run, 'input', strong).population)}.",
+        if_=all(one.lower is not None and one.lower > 0 for one in differences),
+    )
+    means = [_robustness(run, "input", sigma).value for sigma in _SIGMAS]
+    same = float(np.interp(-_robustness(run, _FILE, strong).value, np.negative(means), _SIGMAS))
+    sides = _sides(run)
+    typical = float(np.median(sides))
+    content.say(
+        f"In numbers: sigma {strong:g} in the file harms as much as sigma {same:.2f} at the input "
+        f"(interpolated), {same / strong:.2f} times as much; the resize, which averages "
+        f"neighbours, makes the median photo {RESIZE / typical:.2f} times as large.",
+        if_=abs(same / strong - RESIZE / typical) < 0.1,
+    )
+    enlarged = sides < RESIZE
+    first = values(run, "mc", "input", strong)
+    second = values(run, "mc", _FILE, strong)
+    opposite = mean_difference(first[enlarged], second[enlarged])
+    content.say(
+        f"{np.sum(enlarged)} of the photos are smaller than {RESIZE} pixels, so that the resize "
+        "enlarges them and makes blotches of their noise; there the difference is "
+        f"{with_ends(opposite)}: the other way round, though so few photos prove nothing.",
+        if_=opposite.value < 0 and opposite.upper is not None and opposite.upper >= 0,
+    )
+    rest = mean_difference(first[~enlarged], second[~enlarged])
+    content.say(
+        f"On the other {np.sum(~enlarged)} photos noise in the file is the milder by "
+        f"{with_ends(rest)}, so an audit of a camera by its data sheet needs `at: file`, and "
+        "photos of the size that the camera makes "
+        "([noise.md](../noise.md#on-the-input-or-on-the-file)).",
+        if_=rest.lower is not None and rest.lower > 0,
+    )
+    seconds = dict.fromkeys(("input", _FILE), 0.0)
+    for (_, at), spent in run.seconds.items():
+        if at.noise in seconds:
+            seconds[at.noise] += spent
+    content.say(
+        f"It costs {seconds[_FILE] / seconds['input']:.1f} times the time here, "
+        f"{seconds[_FILE]:.0f} s instead of {seconds['input']:.0f} s, as each copy is resized "
+        "again.",
+        if_=seconds[_FILE] > seconds["input"],
+    )
+    content.surprise = (
+        f"Noise of sigma {strong:g} in the file of a photo does the harm of {same:.2f} at the "
+        "input, though the photo is only half again as large; where a photo is enlarged it may do "
+        "more."
+    )

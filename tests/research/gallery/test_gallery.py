@@ -78,7 +78,7 @@ def test_a_page_of_a_picture_and_a_sentence(tmp_path: Path) -> None:
     text = (gallery.pages / "photos.md").read_text(encoding="utf-8")
     assert text.startswith("# A title\n\n> A surprise.\n\nAbout.\n\n![A picture](photos-wide.png)")
     assert "- A sentence.\n" in text
-    assert Image.open(gallery.pages / "photos-wide.png").width == 1000
+    assert Image.open(gallery.pages / "photos-wide.png").width == 940
     assert Image.open(gallery.pages / "photos-small.png").size == (360, 232)
     index = (gallery.pages / "README.md").read_text(encoding="utf-8")
     assert index.count("A surprise.") == 1
