@@ -133,7 +133,7 @@ def _sentences(content: Content, run: Run) -> None:
     content.say(
         f"At sigma 0.02 the least robust class is {least} and the most robust {most}, and the gap "
         f"between them is {with_ends(gap.estimate, 2)}; but with a hundred classes of twenty "
-        f"images permuted labels make a gap of {gap.null_mean:.2f}.",
+        f"images, permuted labels make a gap of {gap.null_mean:.2f} on average.",
         if_=gap.null_mean > 0.4,
     )
     differing = [one for one in found.classes if one.differs in ("lower", "higher")]
