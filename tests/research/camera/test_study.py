@@ -30,6 +30,7 @@ from tests.shared import needs_shared
 SERIES = 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["gaussian", "correlated"])
 def test_intervals_cover(tmp_path: Path, case: str) -> None:
     setting = Setting(case, "gradient", 2)
@@ -103,6 +104,7 @@ def test_truths(name: str) -> None:
     assert found["defects"] == (3 / (HEIGHT * WIDTH) if "defects" in name else 0)
 
 
+@pytest.mark.slow
 def test_the_truth_of_a_processed_camera() -> None:
     found = truths(CASES["raw, demosaiced"], "flat")
     # Before this scene red is the brightest, and blue the darkest.

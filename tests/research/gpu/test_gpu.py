@@ -54,6 +54,7 @@ def tried(tmp_path: Path, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.slow
 def test_every_part_has_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = tried(tmp_path)
     assert list(found["parts"]) == list(PARTS)
