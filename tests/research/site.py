@@ -19,7 +19,7 @@ import robaudit
 ROOT = Path(__file__).parents[2]
 # The pages by chapter, in reading order. Pages that are not named follow in alphabetical order.
 _CHAPTERS = {
-    "Start": ("docs/tutorial", "docs/gallery/README", "docs/model-and-data", "docs/camera"),
+    "Start": ("docs/gallery/README", "docs/tutorial", "docs/model-and-data", "docs/camera"),
     "Use": (
         "docs/noise",
         "docs/estimators",
