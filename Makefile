@@ -7,7 +7,7 @@ SYSTEM ?=
 CONSTRAIN := $(if $(SYSTEM),grep -v '^torch',cat) constraints.txt
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --constraint $(VENV)/constraints.txt
 
-.PHONY: demo test slow check format bench papers gallery train-demo dist smoke clean help
+.PHONY: demo test slow check format bench papers gallery train-demo docs dist smoke clean help
 
 help:
 	@echo "make demo        install into .venv and audit the two embedded classifiers"

@@ -169,28 +169,59 @@ def _unclipped(stack: Stack) -> NDArray[np.int64]:
     shots, blocks = stack.values.shape[:2]
     clipped = np.zeros(blocks)
     always = np.ones(stack.values.shape[1:], dtype=bool)
-    total = np.zeros_like(patches(stack.pixels(0), _SPOT))
-    variances = []
-    before = None
     for place in range(shots):
         pixels = stack.pixels(place)
         is_clipped = (pixels <= 0) | (pixels >= 1)
         clipped += is_clipped.reshape(blocks, -1).sum(1)
         always &= is_clipped
-        total += patches(pixels, _SPOT)
-        if before is not None:
-            variances.append(_by_level(before, pixels))
-        before = pixels
     # Single dead and hot pixels are defects of the sensor, and not light that is cut off.
     is_few = always.any(1).mean((1, 2)) <= _MOST_STUCK
     clipped -= shots * always.reshape(blocks, -1).sum(1) * is_few
-    mean = total / shots
+    most = max(_CLIPPED * shots * stack.values[0, 0].size, _FEWEST_CLIPPED)
+    usable = np.flatnonzero(clipped <= most)
+    _refuse_clipped(stack, len(usable))
+    return usable
+
+
+def _inside(
+    stack: Stack,
+    blocks: NDArray[np.int64],
+    pairs: Sequence[Pair],
+    used: Mask,
+    remarks: list[Remark],
+) -> NDArray[np.int64]:
+    """Which of the blocks are so far from black and white that noise is not cut off.
+
+    Raises:
+        DataError: hardly any is.
+    """
+    spots = []  # (blocks, channels, spots) of each pair
+    variances = []
+    for pair, row in zip(pairs, used, strict=True):
+        both = stack.pixels(pair.first)[blocks] + stack.pixels(pair.first + 1)[blocks]
+        spots.append(patches(both / np.float32(2), _SPOT))
+        variances.append(_by_level(spots[-1][row], pair.noise[row]))
+    mean = np.mean(spots, axis=0)
     deviation = _deviation_at(mean, np.stack(variances))
     is_far = (np.minimum(mean, 1 - mean) >= _FROM_ENDS * deviation).all((1, 2))
-    most = max(_CLIPPED * shots * stack.values[0, 0].size, _FEWEST_CLIPPED)
-    usable = np.flatnonzero((clipped <= most) & is_far)
-    share = 1 - len(usable) / blocks
-    if len(usable) < min(_FEWEST_BLOCKS, blocks):
+    in_grid = len(stack.grid)
+    usable = int(is_far.sum())
+    _refuse_clipped(stack, usable)
+    if usable < in_grid:
+        share = 1 - usable / in_grid
+        remarks.insert(0, Remark(Finding.CLIPPED, stack.name, (), share))
+    # A block that no pair uses is left out for that.
+    return np.flatnonzero(is_far & used.any(0))
+
+
+def _refuse_clipped(stack: Stack, usable: int) -> None:
+    """Refuse a scene with too few blocks in which noise is not cut off.
+
+    Raises:
+        DataError: there are too few.
+    """
+    blocks = len(stack.grid)
+    if usable < min(_FEWEST_BLOCKS, blocks):
         raise DataError(
             stack.name,
             f"{1 - usable / blocks:.0%} of the scene is black or white, where noise is cut off",
@@ -198,11 +229,11 @@ def _unclipped(stack: Stack) -> NDArray[np.int64]:
         )
 
 
-def _by_level(first: Singles, second: Singles) -> Floats:
-    """The variance of the noise by channel and brightness, (channels, levels); NaN where there is
-    no such spot."""
-    level = _level_of(patches((first + second) / np.float32(2), _SPOT))
-    variance = patches(np.square(first - second), _SPOT) / 2
+def _by_level(brightness: Singles, noise: Singles) -> Floats:
+    """The variance of the noise of a pair by channel and brightness, (channels, levels); NaN where
+    there is no spot of this brightness."""
+    level = _level_of(brightness)
+    variance = patches(np.square(noise), _SPOT)
     channels = variance.shape[1]
     place = np.arange(channels)[:, None] * _LEVELS + level
     size = channels * _LEVELS

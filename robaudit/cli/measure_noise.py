@@ -62,6 +62,8 @@ def measure_noise(
     from robaudit.cli.console import output as terminal
     from robaudit.cli.output_streams import check_output, put
 
+    if not frames.exists():
+        raise RobauditError(str(frames), "no such file or folder", "name the folder of the shots")
     _check_files(output, force=force, check=check_output)
     if set_ and spec is None:
         raise RobauditError("--set", "changes a spec, and there is none", "add --spec")
