@@ -154,6 +154,7 @@ def test_a_card_that_answers_no_more_is_left_to_a_fresh_process(
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.slow
 def test_passes_on_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
     """All but the profiler, graphs and compilation, which the simulated card has not."""
 
