@@ -52,3 +52,18 @@ def document(
         "estimators": [{"mc": {"draws": 100}}],
         **sections,
     }
+
+
+FASHION_CLASSES = (
+    "T-shirt",
+    "trouser",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "boot",
+)
+"""The names of FashionMNIST's classes, by index."""

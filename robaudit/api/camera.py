@@ -198,20 +198,17 @@ def measure_noise(
         )
     prepared = options or ImageOptions(kind="images").of_photos()
     noises = measure(Path(frames), prepared, listener)
-    home = TemporaryFolder() if out is None else None
-    path = Path(out) if out is not None else _temporary(home)
+    home = None
+    if out is None:
+        home = TemporaryFolder()
+        path = home.path / _FILE
+    else:
+        path = Path(out)
     measured = MeasuredNoise(noises, path, home)
     if not overwrite:
         refuse_existing(path, noises)
     write_noise(path, noises, _comments(noises, frames, prepared))
     return measured
-
-
-def _temporary(home: TemporaryFolder | None) -> Path:
-    """The file in a temporary folder."""
-    if home is None:
-        raise ValueError("there is no temporary folder")
-    return home.path / _FILE
 
 
 def _options(

@@ -15,7 +15,7 @@ from robaudit.camera.curve import (
     linear_camera,
 )
 from robaudit.camera.fits import CORRELATED, between_correlations, lag_correlations, lengths
-from robaudit.camera.moments import LAGS, Measured, measured, with_curve
+from robaudit.camera.moments import BINS, LAGS, Measured, measured, with_curve
 from robaudit.camera.pairs import still_scene
 from robaudit.camera.pattern import defects, fixed_pattern, stuck
 from robaudit.camera.result import CameraNoise, LagCorrelation
@@ -84,7 +84,7 @@ def _agree(scenes: Sequence[Measured]) -> bool:
 
 def _place(point: CurvePoint) -> tuple[int, int]:
     """The channel, and the bin of the brightness."""
-    return point.channel, int(point.brightness * 32)
+    return point.channel, int(point.brightness * BINS)
 
 
 def _differ(first: CurvePoint, second: CurvePoint) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -65,15 +64,19 @@ class Measured:
     brightness: Singles
     sums: Sums
 
-    @cached_property
-    def channels(self) -> int:
-        """The number of channels."""
-        return int(self.brightness.shape[1])
-
     def pixel_brightness(self, blocks: NDArray[np.int64]) -> Singles:
         """The brightness of some blocks at each pixel, (n, channels, side, side): that of its
         square."""
         return _of_pixels(self.brightness[blocks], self.cell)
+
+    def standardised(
+        self, pair: int | NDArray[np.int64], blocks: NDArray[np.int64], curve: Curve
+    ) -> Singles:
+        """The noise of some blocks of a pair, or of a pair for each, in standard deviations at its
+        brightness, (n, channels, side, side)."""
+        deviation = np.sqrt(curve.variance(self.pixel_brightness(blocks)))
+        standard: Singles = self.scene.noise[pair, blocks] / deviation
+        return standard
 
 
 class _Collector:

@@ -190,10 +190,10 @@ def _extended(noise: CameraNoise, brightness: NDArray[np.float64]) -> NDArray[np
 
 def _frames(scenes: Sequence[Measured], curve: Curve) -> Iterator[Singles]:
     """The normalised noise of pairs of all scenes, (channels, height, width) each, of one size."""
-    sizes = [scene.scene.stack.grid.in_window(_whole(scene, 0, curve)).shape for scene in scenes]
-    height = min(size[-2] for size in sizes)
-    width = min(size[-1] for size in sizes)
-    channels = sizes[0][0]
+    grids = [scene.scene.stack.grid for scene in scenes]
+    height = min(grid.window[0] * grid.side for grid in grids)
+    width = min(grid.window[1] * grid.side for grid in grids)
+    channels = grids[0].shape[0]
     most = max(1, _MOST_VALUES // (channels * height * width))
     pairs = [(scene, pair) for scene in scenes for pair in range(len(scene.scene.pairs))]
     # Evenly over all scenes and times.
@@ -218,6 +218,4 @@ def _whole(found: Measured, pair: int, curve: Curve) -> Singles:
     is_missing = chosen < 0
     random = np.random.default_rng((_SEED, pair))
     chosen[is_missing] = random.choice(usable, int(is_missing.sum()))
-    deviation = np.sqrt(curve.variance(found.pixel_brightness(chosen)))
-    normalised: Singles = scene.noise[pair, chosen] / deviation
-    return normalised
+    return found.standardised(pair, chosen, curve)

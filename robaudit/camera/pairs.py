@@ -106,6 +106,11 @@ class Pair:
     problem: Finding | None
     amount: float
 
+    @property
+    def shots(self) -> tuple[int, int]:
+        """The places of both shots, from 1, for remarks."""
+        return self.first + 1, self.first + 2
+
 
 @dataclass(frozen=True)
 class StillScene:
@@ -142,8 +147,7 @@ def still_scene(stack: Stack) -> StillScene:
     for place, pair in enumerate(pairs):
         if place not in kept:
             share = float(1 - used[place].mean())
-            shots = (pair.first + 1, pair.first + 2)
-            remarks.append(Remark(Finding.CHANGED, stack.name, shots, share))
+            remarks.append(Remark(Finding.CHANGED, stack.name, pair.shots, share))
     if not kept:
         raise _no_pair(stack, remarks)
     pairs = [pairs[place] for place in kept]
@@ -282,8 +286,7 @@ def _usable_pairs(stack: Stack, blocks: NDArray[np.int64], remarks: list[Remark]
             pairs.append(pair)
             place += 2
             continue
-        shots = (place + 1, place + 2)
-        remarks.append(Remark(pair.problem, stack.name, shots, pair.amount))
+        remarks.append(Remark(pair.problem, stack.name, pair.shots, pair.amount))
         place += 1
     if not pairs:
         raise _no_pair(stack, remarks)
@@ -304,11 +307,10 @@ def _alike(stack: Stack, pairs: Sequence[Pair], remarks: list[Remark]) -> list[P
     for pair in pairs:
         change = abs(float((pair.brightness - usual).mean())) / max(float(usual.mean()), stack.step)
         share = float((np.abs(pair.brightness - usual) > _OTHER_SCENE).mean())
-        shots = (pair.first + 1, pair.first + 2)
         if change > _EXPOSURE:
-            remarks.append(Remark(Finding.EXPOSURE, stack.name, shots, change))
+            remarks.append(Remark(Finding.EXPOSURE, stack.name, pair.shots, change))
         elif share > _MOST_OUTLYING:
-            remarks.append(Remark(Finding.CHANGED, stack.name, shots, share))
+            remarks.append(Remark(Finding.CHANGED, stack.name, pair.shots, share))
         else:
             found.append(pair)
     return found
@@ -467,8 +469,7 @@ def _without_outliers(stack: Stack, pairs: Sequence[Pair], remarks: list[Remark]
     for pair, row in zip(pairs, used, strict=True):
         share = float(1 - row.mean())
         if 0 < share < _MOST_OUTLYING:
-            shots = (pair.first + 1, pair.first + 2)
-            remarks.append(Remark(Finding.PARTS, stack.name, shots, share))
+            remarks.append(Remark(Finding.PARTS, stack.name, pair.shots, share))
     return used
 
 

@@ -238,20 +238,20 @@ def _log_density(
 ) -> NDArray[np.float32]:
     """The logarithm of the density of two standardised differences over sqrt 2."""
     if fit.is_laplace:
-        return _laplace_difference(first) + _laplace_difference(second)
+        return laplace_difference(first) + laplace_difference(second)
     rest = 1 - rho**2
     form = np.square(first) + np.square(second) - 2 * rho * first * second
     density: NDArray[np.float32] = -form / (2 * rest) - math.log(2 * math.pi * math.sqrt(rest))
     return density
 
 
-def _laplace_difference(standard: NDArray[np.float32]) -> NDArray[np.float32]:
+def laplace_difference(standard: NDArray[np.floating]) -> NDArray[np.floating]:
     """The logarithm of the density of (e - e') / sqrt 2, for Laplace variables of variance 1.
 
     With the scale b = 1 / sqrt 2, e - e' has the density (1 + |d| / b) exp(-|d| / b) / (4 b).
     """
     size = 2 * np.abs(standard)  # |d| / b
-    density: NDArray[np.float32] = np.log1p(size) - size - math.log(2.0)
+    density: NDArray[np.floating] = np.log1p(size) - size - math.log(2.0)
     return density
 
 

@@ -17,6 +17,7 @@ from robaudit.camera.fits import Fit
 from robaudit.camera.moments import Measured
 from robaudit.camera.pairs import StillScene
 from robaudit.camera.result import CameraNoise
+from robaudit.camera.verdict import laplace_difference
 from robaudit.noise.installed import build
 from robaudit.report.camera_tables import fit_text
 from robaudit.report.pictures.page import Drawing, stacked
@@ -148,9 +149,7 @@ def _draw_histogram(ax: Axes, noise: CameraNoise) -> None:
 def _density(fit: Fit, x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Of a difference of two shots with standard deviation 1."""
     if fit.is_laplace:
-        size = 2 * np.abs(x)
-        density: NDArray[np.float64] = (1 + size) * np.exp(-size) / 2
-        return density
+        return np.asarray(np.exp(laplace_difference(x)))
     return np.asarray(np.exp(-np.square(x) / 2) / math.sqrt(2 * math.pi))
 
 
@@ -159,9 +158,7 @@ def _standardised(found: Measured, noise: CameraNoise) -> NDArray[np.float32]:
     cells = np.argwhere(found.scene.used)
     chosen = np.random.default_rng(_SEED).permutation(len(cells))[:_MOST_CELLS]
     pair, block = cells[chosen].T
-    deviation = np.sqrt(noise.variance_curve.variance(found.pixel_brightness(block)))
-    values: NDArray[np.float32] = (found.scene.noise[pair, block] / deviation).ravel()
-    return values
+    return found.standardised(pair, block, noise.variance_curve).ravel()
 
 
 def _parts(noise: CameraNoise, chosen: NoiseSpec, folder: Path) -> Parts:

@@ -18,19 +18,8 @@ from tests.research.gallery.gallery import (
     table,
     with_ends,
 )
+from tests.shared import FASHION_CLASSES
 
-FASHION = (
-    "T-shirt",
-    "trouser",
-    "pullover",
-    "dress",
-    "coat",
-    "sandal",
-    "shirt",
-    "sneaker",
-    "bag",
-    "boot",
-)
 CIFAR = (
     "airplane",
     "automobile",
@@ -54,7 +43,9 @@ def bias(gallery: Gallery) -> Content:
         "FashionMNIST, and ResNet20 on 1,500 of CIFAR-10, under Gaussian noise. The order of "
         "the classes is that of the lowest noise level.",
     )
-    clothes = _audit(gallery, content, "fashion", "fashion_shallow_cnn", FASHION, _FASHION_LEVELS)
+    clothes = _audit(
+        gallery, content, "fashion", "fashion_shallow_cnn", FASHION_CLASSES, _FASHION_LEVELS
+    )
     objects = _audit(gallery, content, "cifar10", "cifar10_resnet20", CIFAR, _CIFAR_LEVELS)
     gallery.plot(
         content,

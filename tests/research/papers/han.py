@@ -36,6 +36,7 @@ from tests.research.papers.item import (
     with_ends,
 )
 from tests.research.papers.pictures import gallery, panels, picture
+from tests.shared import FASHION_CLASSES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -130,18 +131,7 @@ NAMES = {
 
 CLASSES = {
     "cifar10": ("airplane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
-    "fashion": (
-        "T-shirt",
-        "trouser",
-        "pullover",
-        "dress",
-        "coat",
-        "sandal",
-        "shirt",
-        "sneaker",
-        "bag",
-        "boot",
-    ),
+    "fashion": FASHION_CLASSES,
 }
 
 
