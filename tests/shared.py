@@ -54,6 +54,24 @@ def document(
     }
 
 
+RESIZE = 256
+"""Pixels of the shorter side of a photo before the crop to 224."""
+PHOTO_NETWORK = {"path": str(SHARED / "models" / "imagenet_lite0_timm")}
+"""EfficientNet-Lite0; its folder says mean and std."""
+
+
+def photos(**more: Any) -> dict[str, Any]:
+    """The section ``dataset`` of the photos of 200 ImageNet classes."""
+    path = str(SHARED / "data" / "imagenet_photos")
+    return {
+        "kind": "images",
+        "path": path,
+        "class_names": "imagenet",
+        "resize": RESIZE,
+        "crop": 224,
+    } | more
+
+
 FASHION_CLASSES = (
     "T-shirt",
     "trouser",

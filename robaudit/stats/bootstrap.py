@@ -24,16 +24,16 @@ _BLOCK = 1 << 20  # weights at a time: 8 MiB of float64, however many images
 Key = TypeVar("Key")
 
 
-def weights(images: int) -> Iterator[Floats]:
+def weights(images: int, replicates: int = REPLICATES) -> Iterator[Floats]:
     """How often each replicate draws each image, with replacement; the same in every call.
 
     Yields:
         Blocks of the counts (replicates, images), float64.
     """
     generator = np.random.default_rng(SEED)
-    step = max(1, min(REPLICATES, _BLOCK // images))
-    for begin in range(0, REPLICATES, step):
-        rows = min(step, REPLICATES - begin)
+    step = max(1, min(replicates, _BLOCK // images))
+    for begin in range(0, replicates, step):
+        rows = min(step, replicates - begin)
         drawn = generator.integers(images, size=(rows, images))
         # Each row has numbers of its own, so that one bincount counts all rows.
         numbered = drawn + images * np.arange(rows)[:, None]
@@ -93,7 +93,10 @@ def percentiles(
 
 
 def differences(
-    images: int, statistics: Statistics[Key], values: Mapping[Key, float]
+    images: int,
+    statistics: Statistics[Key],
+    values: Mapping[Key, float],
+    replicates: int = REPLICATES,
 ) -> dict[Key, PairedDifference]:
     """Differences of two runs with their intervals and p-values; replicates draw the same images
     for both.
@@ -105,17 +108,18 @@ def differences(
         images: number of images.
         statistics: the differences of replicates, by name.
         values: the observed differences, by name.
+        replicates: their number; the smallest p-value is 2 / replicates.
     """
-    ranked = _ranked(images, statistics)
+    ranked = _ranked(images, statistics, replicates)
     paired = {}
     for name, value in values.items():
-        replicates = ranked.get(name)
-        if replicates is None:
+        ends = ranked.get(name)
+        if ends is None:
             paired[name] = PairedDifference(Estimate(value), None, images)
             continue
-        bounds = _percentile_interval(replicates, ROW_CONFIDENCE)
+        bounds = _percentile_interval(ends, ROW_CONFIDENCE)
         estimate = Estimate.population(value, bounds, BOOTSTRAP)
-        paired[name] = PairedDifference(estimate, _p_value(replicates), images)
+        paired[name] = PairedDifference(estimate, _p_value(ends, replicates), images)
     return paired
 
 
@@ -125,7 +129,7 @@ def _percentile_interval(ranked: Ends, confidence: float) -> Bounds:
     return _quantile(low, (1.0 - confidence) / 2.0), _quantile(high, (1.0 + confidence) / 2.0)
 
 
-def _p_value(ranked: Ends) -> float:
+def _p_value(ranked: Ends, replicates: int) -> float:
     """The smallest level at which the percentile interval excludes 0, two-sided."""
     low, high = ranked
     # At level a the lower end is replicate ceil(a R / 2) from below: it is above 0 from one more
@@ -134,27 +138,29 @@ def _p_value(ranked: Ends) -> float:
     below = (low <= 0.0).sum() + 1.0
     above = (high >= 0.0).sum()
     tail = max(1.0, min(below, above))
-    return float(min(1.0, 2.0 * tail / REPLICATES))
+    return float(min(1.0, 2.0 * tail / replicates))
 
 
-def _ranked(images: int, statistics: Statistics[Key]) -> dict[Key, Ends | None]:
+def _ranked(
+    images: int, statistics: Statistics[Key], replicates: int = REPLICATES
+) -> dict[Key, Ends | None]:
     """The sorted replicates of each statistic, infinite ones at the ends.
 
     None for a single image, which has no spread, and where half of the replicates or more are
     undefined: the rest no longer represents the sample.
     """
-    replicates: dict[Key, tuple[list[Floats], list[Floats]]] = {}
-    for block in weights(images):
+    blocks: dict[Key, tuple[list[Floats], list[Floats]]] = {}
+    for block in weights(images, replicates):
         for name, values in statistics(block).items():
             low, high = values if isinstance(values, tuple) else (values, values)
-            lows, highs = replicates.setdefault(name, ([], []))
+            lows, highs = blocks.setdefault(name, ([], []))
             lows.append(low)
             highs.append(high)
     ranked: dict[Key, Ends | None] = {}
-    for name, (lows, highs) in replicates.items():
+    for name, (lows, highs) in blocks.items():
         low = _sorted(lows)
         high = _sorted(highs)
-        enough = images >= 2 and min(len(low), len(high)) > REPLICATES / 2
+        enough = images >= 2 and min(len(low), len(high)) > replicates / 2
         ranked[name] = (low, high) if enough else None
     return ranked
 

@@ -15,17 +15,16 @@ from robaudit.api.run import Run
 from robaudit.estimates import Estimate
 from tests.research.camera import example
 from tests.research.gallery.gallery import (
-    PHOTO_NETWORK,
     Content,
     Gallery,
     accuracy_under,
     group,
     mean_difference,
-    photos,
     table,
     values,
     with_ends,
 )
+from tests.shared import PHOTO_NETWORK, photos
 
 _TIMES = (1, 4, 16)
 """The strength that was measured, and multiples of it."""

@@ -12,8 +12,6 @@ from robaudit.api.run import Run
 from robaudit.estimates import Estimate
 from robaudit.stats.ranks import rank_correlation
 from tests.research.gallery.gallery import (
-    PHOTO_NETWORK,
-    RESIZE,
     Content,
     Gallery,
     accuracy_under,
@@ -22,13 +20,12 @@ from tests.research.gallery.gallery import (
     group,
     mean_difference,
     percent,
-    photos,
     table,
     values,
     with_ends,
 )
 from tests.research.papers.item import measured
-from tests.shared import SHARED
+from tests.shared import PHOTO_NETWORK, RESIZE, SHARED, photos
 
 _FILE = "photo_file"
 """The label of noise in the file."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import robaudit
 from tests.research.papers import giraudon, han, rice, smoothed  # noqa: F401  they enter their items
-from tests.research.papers.item import FULL, ITEMS, QUICK, Session
+from tests.research.papers.item import FULL, ITEMS, STANDARD, Session
 from tests.research.papers.page import write
 from tests.shared import SHARED
 
@@ -47,7 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
             f"error: {SHARED}: is not there; it has the networks and images of the papers\n"
         )
         return 2
-    session = Session(given.build, given.pages, FULL if given.full else QUICK, device=given.device)
+    session = Session(
+        given.build, given.pages, FULL if given.full else STANDARD, device=given.device
+    )
     for one in chosen:
         start = time.monotonic()
         try:

@@ -13,7 +13,6 @@ from robaudit.api.run import Run
 from robaudit.methods.radius.easiest import easiest_errors, error_by_share
 from tests.research.papers.han import (
     CIFAR_ADV,
-    CIFAR_MIX,
     FASHION,
     LINEAR,
     MNIST,
@@ -23,10 +22,13 @@ from tests.research.papers.han import (
     correlation,
 )
 from tests.research.papers.item import (
+    ABOVE_0,
+    IMAGENET,
     Floats,
     Part,
     Places,
     Session,
+    above,
     at_most,
     correct,
     item,
@@ -45,15 +47,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RADII = {
-    LINEAR: 200,
-    MNIST: 100,
-    MNIST_ADV: 60,
-    FASHION: 60,
-    CIFAR_MIX: 60,
-    CIFAR_ADV: 60,
-    RESNET: 30,
+    LINEAR: 1000,
+    MNIST: 500,
+    MNIST_ADV: 500,
+    FASHION: 500,
+    CIFAR_ADV: 1000,
+    RESNET: 100,
+    IMAGENET: 60,
 }
-RANDOM = {MNIST: 40, CIFAR_ADV: 16}
+"""Images."""
+RANDOM = {MNIST: 100, CIFAR_ADV: 200}
+HEAT = 1000
 CORRUPTIONS = ("gaussian_blur", "fog", "brightness", "contrast", "jpeg")
 
 
@@ -61,7 +65,8 @@ def radii(session: Session, network: str) -> Run:
     """l2 radii and difficulties."""
     radius = "radius_exact" if network == LINEAR else "radius_attack"
     estimators = [{radius: {"norm": "l2"}}, {"difficulty": {"target": "label"}}]
-    return session.run(f"giraudon-{network}", network, session.images(RADII[network]), estimators)
+    images = session.images(RADII[network])
+    return session.run(f"giraudon-{network}", network, images, estimators)
 
 
 def random_radii(session: Session, network: str) -> Run:
@@ -81,14 +86,14 @@ def on_spheres(session: Session) -> Run:
     """Votes under noise of a fixed norm."""
     noise = {"kind": "uniform", "norm": "l2", "support": "sphere", "eps": [0.25, 0.5, 1, 2, 4, 8]}
     estimators = [{"mc": {"draws": session.draws(20)}}, {"difficulty": {"target": "label"}}]
-    return session.run("giraudon-spheres", RESNET, session.images(150), estimators, noise)
+    return session.run("giraudon-spheres", RESNET, session.images(HEAT), estimators, noise)
 
 
 def corrupted(session: Session) -> Run:
     """Votes under corruptions."""
     noise = [{"kind": "corruption", "name": list(CORRUPTIONS), "severity": [1, 3, 5]}]
     estimators = [{"mc": {"draws": session.draws(4)}}, {"difficulty": {"target": "label"}}]
-    return session.run("giraudon-corrupted", RESNET, session.images(150), estimators, noise)
+    return session.run("giraudon-corrupted", RESNET, session.images(HEAT), estimators, noise)
 
 
 def with_radii(run: Run, estimator: str = "") -> tuple[Floats, Floats]:
@@ -154,9 +159,7 @@ def table1(session: Session) -> Part:
                     f"{NAMES[net]}, {only} images, {search}: R_nu varies less than R_m "
                     "between easy and hard images"
                 )
-                claims.append(
-                    judged(text, n, gain, "relative variation: R_m minus R_nu", above=0.0)
-                )
+                claims.append(judged(text, n, gain, "relative variation: R_m minus R_nu", ABOVE_0))
     lenet = ("LeNet5, MNIST", 55.2, 24.6, ".38", 1.63, 1.91, ".08")
     resnet = ("ResNet18, CIFAR-10", 11.4, 4.5, ".44", ".68", ".54", ".12")
     paper = table(
@@ -189,7 +192,7 @@ def table2(session: Session) -> Part:
                 f"{name} is higher after adversarial training: {NAMES[robust]} against "
                 f"{NAMES[plain]}"
             )
-            claims.append(judged(text, n, partial(gained, *both_ways), f"{name}, gain", above=0.0))
+            claims.append(judged(text, n, partial(gained, *both_ways), f"{name}, gain", ABOVE_0))
     paper = table(
         ("CIFAR-10, 60 images", "natural", "adversarial"),
         [("R_m", 2.4, 7.1), ("R_nu", ".25", 1.49)],
@@ -325,11 +328,11 @@ def fig4(session: Session) -> Part:
             )
         )
         claims.append(
-            judged(f"{NAMES[net]}: the radius grows with g", n, grows, "correlation", above=0.0)
+            judged(f"{NAMES[net]}: the radius grows with g", n, grows, "correlation", ABOVE_0)
         )
         limit = 0.9 if net == LINEAR else 0.5
         text = f"{NAMES[net]}: it is a linear function of g"
-        claims.append(judged(text, n, line, "R^2 of the line through the origin", above=limit))
+        claims.append(judged(text, n, line, "R^2 of the line through the origin", above(limit)))
     body = f"""{shown}
 
 Correct images with g > 0; exact radii of the linear network, of the others those of an attack.
@@ -402,7 +405,7 @@ def heat(session: Session) -> Part:
             n,
             lambda at: float(nearest[at].mean()),
             f"error at norm {levels[0]:g}",
-            above=0.0,
+            ABOVE_0,
         ),
         at_most(
             "the easiest half has such a radius",
@@ -421,7 +424,7 @@ def heat(session: Session) -> Part:
             len(each),
             hard,
             "its error less twice the others'",
-            above=0.0,
+            ABOVE_0,
         ),
     ]
     kinds = ", ".join(one.replace("_", " ") for one in CORRUPTIONS)

@@ -20,7 +20,7 @@ import robaudit
 from robaudit.api.run import Run
 from robaudit.estimates import Estimate
 from robaudit.stats.bootstrap import PairedDifference, differences
-from tests.shared import SHARED, card, document
+from tests.shared import PHOTO_NETWORK, SHARED, card, document, photos
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -28,6 +28,17 @@ LEVEL = 0.01
 """Of each test that decides a conclusion."""
 FEWEST = 8
 """Images that a bootstrap needs to decide anything."""
+REPLICATES = 20_000
+"""Of the bootstrap that decides: a p-value is at least 1e-4, which Holm's correction for 500 tests
+can still accept."""
+ENOUGH = 2000
+"""Of the bootstrap, for the intervals of tables."""
+SEEDS = (0, 1, 2)
+"""Of the trainings of each network."""
+IMAGENET = "imagenet_lite0_timm"
+"""The network for photos."""
+FAMILY = 0.05
+"""Level of all tests together, by Holm's correction."""
 
 
 class Verdict(StrEnum):
@@ -45,6 +56,8 @@ class Claim:
     text: str
     verdict: Verdict
     evidence: str
+    p_value: float | None = None
+    """Of the test that decides; None without a test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +71,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much is computed, as multiples of the quick form."""
+    """How much is computed, as multiples of the standard form."""
 
     name: str
     images: float
     draws: float
+    seeds: int = len(SEEDS)
+    """Trainings of each network."""
 
 
-QUICK = Budget("quick", 1, 1)
+STANDARD = Budget("standard", 1, 1)
 FULL = Budget("full", 10, 10)
-TRIAL = Budget("trial", 0.2, 0.05)
+TRIAL = Budget("trial", 0.02, 0.05, seeds=1)
+FORMS = {budget.name: budget for budget in (STANDARD, FULL, TRIAL)}
 
 
 class Session:
@@ -81,7 +97,7 @@ class Session:
     """
 
     def __init__(
-        self, build: Path, pages: Path, budget: Budget = QUICK, device: str = "cpu"
+        self, build: Path, pages: Path, budget: Budget = STANDARD, device: str = "cpu"
     ) -> None:
         self.build = build
         self.pages = pages
@@ -90,12 +106,17 @@ class Session:
         self._runs: dict[str, Run] = {}
 
     def images(self, number: int) -> int:
-        """So many images in the quick form; never fewer than 6."""
-        return max(6, round(number * self.budget.images))
+        """So many images in the standard form; never fewer than 12."""
+        return max(12, round(number * self.budget.images))
 
     def draws(self, number: int) -> int:
-        """So many draws in the quick form; never fewer than 4, and even."""
+        """So many draws in the standard form; never fewer than 4, and even."""
         return max(4, 2 * round(number * self.budget.draws / 2))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of the trainings of each network."""
+        return SEEDS[: self.budget.seeds]
 
     def run(
         self,
@@ -112,7 +133,7 @@ class Session:
         Args:
             name: of the run's folder.
             network: a folder of ../shared/models, or one of :meth:`trained`.
-            images: the first so many.
+            images: the first so many; of photos, a random sample.
             estimators, noise: as in a spec.
             seed: of the noise.
             batch: images of a forward pass.
@@ -127,7 +148,10 @@ class Session:
             "estimators": list(estimators),
             "run": settings,
         }
-        if isinstance(network, Path):
+        if network == IMAGENET:
+            chosen = photos(sample={"size": images, "seed": 0})
+            spec = {"model": PHOTO_NETWORK, "dataset": chosen, **sections}
+        elif isinstance(network, Path):
             known = yaml.safe_load((network / "audit.yaml").read_text())
             model = {**known["model"], "path": str(network / "model.safetensors")}
             spec = {"model": model, "dataset": {**known["dataset"], "limit": images}, **sections}
@@ -141,41 +165,52 @@ class Session:
     def trained(
         self,
         name: str,
-        data: str,
+        data: tuple[Path, Path],
         network: Mapping[str, Any],
         objective: Any,
         images: int,
         epochs: int,
+        seed: int,
         **recipe: Any,
     ) -> Path:
-        """The folder of a network that :mod:`robaudit.methods.training` trains on ../shared/data; a
-        finished training is not repeated.
+        """The folder of a network that :mod:`robaudit.methods.training` trains; a finished training
+        is not repeated.
 
         Args:
-            name: of the folder.
-            data: mnist or fashion_mnist.
+            name: of the folder; the seed is added.
+            data: the images to train on, and those to audit on, as .npz.
             network, objective, recipe: as in a training spec.
-            images, epochs: of the quick form.
+            images, epochs: of the standard form.
+            seed: of the weights and the batches.
         """
         from robaudit.methods.training.spec import training_spec
         from robaudit.methods.training.trainer import train
 
-        folder = self.build / "trained" / self.budget.name / name
-        files = SHARED / "data"
+        folder = self.build / "trained" / self.budget.name / f"{name}-{seed}"
+        to_train, to_audit = data
+        number = min(self.images(images), len(read_npz(to_train)["labels"]))
         spec = {
             "name": name,
             "network": dict(network),
-            "dataset": {
-                "kind": "npz",
-                "path": str(files / f"{data}_train.npz"),
-                "limit": min(60_000, self.images(images)),
-            },
+            "dataset": {"kind": "npz", "path": str(to_train), "limit": number},
             "objective": objective,
             "epochs": epochs,
-            "audit": {"dataset": {"kind": "npz", "path": str(files / f"{data}_test.npz")}},
+            "seed": seed,
+            "audit": {"dataset": {"kind": "npz", "path": str(to_audit)}},
             **recipe,
         }
         return train(training_spec(spec), out=folder, device=self.device)
+
+    def split(self, name: str, trained: int) -> tuple[Path, Path]:
+        """The first so many images of a data set of ../shared in one file, the others in another:
+        to train on images of which there is one file only."""
+        paths = tuple(self.build / "data" / f"{name}-{part}.npz" for part in ("first", "rest"))
+        if not all(path.exists() for path in paths):
+            whole = read_npz(SHARED / "data" / f"{name}.npz")
+            paths[0].parent.mkdir(parents=True, exist_ok=True)
+            for path, part in zip(paths, (slice(trained), slice(trained, None)), strict=True):
+                np.savez(path, images=whole["images"][part], labels=whole["labels"][part])
+        return paths[0], paths[1]
 
     def kept(self, name: str, compute: Callable[[], Any]) -> Any:
         """What a function gives, as JSON; computed once."""
@@ -223,6 +258,11 @@ def item(name: str, title: str) -> Callable[[Maker], Maker]:
     return enter
 
 
+TRAININGS = """Tests average the trainings, and ask whether other images would give the same;
+where the trainings are on both sides of the limit, nothing is decided."""
+"""What the tests of trained networks are about, for their pages."""
+
+
 # --- numbers of runs
 
 
@@ -253,7 +293,9 @@ def correct(run: Run) -> NDArray[np.bool_]:
 # --- tests
 
 
-def measured(images: int, statistic: Callable[[Places], float]) -> PairedDifference:
+def measured(
+    images: int, statistic: Callable[[Places], float], replicates: int = ENOUGH
+) -> PairedDifference:
     """A statistic of some images with its 95 % interval and the p-value of 0, by robaudit's
     bootstrap over images."""
     everyone = np.arange(images)
@@ -261,17 +303,47 @@ def measured(images: int, statistic: Callable[[Places], float]) -> PairedDiffere
     def drawn(weights: Floats) -> Floats:
         return np.array([statistic(np.repeat(everyone, row)) for row in weights.astype(np.int64)])
 
-    return differences(images, lambda weights: {"": drawn(weights)}, {"": statistic(everyone)})[""]
+    found = {"": statistic(everyone)}
+    return differences(images, lambda weights: {"": drawn(weights)}, found, replicates)[""]
 
 
-def mean(each: Floats) -> PairedDifference:
+def mean(each: Floats, replicates: int = ENOUGH) -> PairedDifference:
     """The mean over the images that have a value, its interval, and the p-value of 0."""
     known = each[np.isfinite(each)]
     if not len(known):
         return PairedDifference(Estimate(math.nan), None, 0)
     return differences(
-        len(known), lambda drawn: {"": drawn @ known / drawn.sum(1)}, {"": float(known.mean())}
+        len(known),
+        lambda drawn: {"": drawn @ known / drawn.sum(1)},
+        {"": float(known.mean())},
+        replicates,
     )[""]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Where a conclusion begins to hold: above a value, or below one."""
+
+    value: float
+    above: bool
+
+    @property
+    def sign(self) -> float:
+        """1 if values above hold, else -1."""
+        return 1.0 if self.above else -1.0
+
+
+ABOVE_0 = Limit(0.0, above=True)
+
+
+def above(value: float) -> Limit:
+    """It holds above a value."""
+    return Limit(value, above=True)
+
+
+def below(value: float) -> Limit:
+    """It holds below a value."""
+    return Limit(value, above=False)
 
 
 def judged(
@@ -279,80 +351,111 @@ def judged(
     images: int,
     statistic: Callable[[Places], float],
     about: str,
-    *,
-    above: float | None = None,
-    below: float = 0.0,
+    limit: Limit,
+    trainings: Sequence[float] = (),
 ) -> Claim:
-    """A conclusion that holds if a statistic of the images is above a limit, or below one: decided
-    at :data:`LEVEL`.
+    """A conclusion that holds if a statistic of the images is beyond a limit: decided at
+    :data:`LEVEL`.
 
-    Where all images are alike a bootstrap knows nothing of others, and nothing is decided: no error
-    in 75 images is no error below 1 %.
+    Where all images are alike a bootstrap knows nothing of others, and nothing is decided.
 
     Args:
         text: the conclusion.
         images: their number.
         statistic: of the images at some places.
         about: what the statistic is.
-        above, below: the limit; ``below`` counts if ``above`` is None.
+        limit: what it is compared with.
+        trainings: the statistic of each training, where it is the mean of several. Nothing is
+            decided if they are on both sides of the limit: images cannot tell what another training
+            would give.
     """
-    sign, limit = (-1.0, below) if above is None else (1.0, above)
-    found = measured(images, lambda at: sign * (statistic(at) - limit))
+    found = measured(images, lambda at: limit.sign * (statistic(at) - limit.value), REPLICATES)
+    return _decided(text, found, about, limit, trainings)
+
+
+def _decided(
+    text: str, found: PairedDifference, about: str, limit: Limit, trainings: Sequence[float] = ()
+) -> Claim:
+    """The conclusion by how far a statistic is beyond its limit."""
+    excess = found.estimate
     if (
         found.p_value is None
-        or found.estimate.lower is None
-        or found.estimate.upper is None
-        or not math.isfinite(found.estimate.value)
+        or excess.lower is None
+        or excess.upper is None
+        or not math.isfinite(excess.value)
     ):
         return Claim(text, Verdict.OPEN, f"{about}: not defined on these images")
-    alike = found.estimate.lower == found.estimate.upper
-    unclear = found.p_value > LEVEL or found.estimate.value == 0 or images < FEWEST or alike
-    verdict = (
-        Verdict.OPEN if unclear else Verdict.HOLDS if found.estimate.value > 0 else Verdict.FAILS
-    )
-    value, *ends = (
-        number(sign * one + limit)
-        for one in (
-            found.estimate.value,
-            *sorted((found.estimate.lower, found.estimate.upper), reverse=sign < 0),
-        )
-    )
-    p = (
-        "all images alike"
-        if alike
-        else "p <= .001"
-        if found.p_value <= 0.001
-        else f"p = {number(found.p_value)}"
-    )
-    against = f" against {number(limit)}" if limit else ""
-    return Claim(text, verdict, f"{about} {value} [{', '.join(ends)}]{against}, {p}, n = {images}")
+    alike = math.isclose(excess.lower, excess.upper, rel_tol=1e-9)  # but for rounding
+    sides = {one > limit.value for one in trainings}
+    tested = found.images >= FEWEST and not alike
+    unclear = not tested or found.p_value > LEVEL or excess.value == 0 or len(sides) > 1
+    verdict = Verdict.OPEN if unclear else Verdict.HOLDS if excess.value > 0 else Verdict.FAILS
+    low, high = sorted(limit.sign * end + limit.value for end in (excess.lower, excess.upper))
+    value = limit.sign * excess.value + limit.value
+    evidence = f"{about} {number(value)} [{number(low)}, {number(high)}]"
+    if limit.value:
+        evidence += f" against {number(limit.value)}"
+    if len(trainings) > 1:
+        evidence += f" (trainings: {', '.join(map(number, trainings))})"
+    evidence += ", all images alike" if alike else f", {p_words(found.p_value)}"
+    evidence += f", n = {found.images:,}"
+    return Claim(text, verdict, evidence, found.p_value if tested and len(sides) < 2 else None)
 
 
 def lower(text: str, small: Floats, large: Floats, about: str) -> Claim:
     """A conclusion that holds if ``large`` exceeds ``small`` on average over the images that have
-    both."""
-    return _of_mean(text, large - small, about, above=0.0)
+    both.
+
+    Args:
+        text: the conclusion.
+        small, large: of each image, (images,), or of each training and image, (trainings, images).
+        about: what the difference is.
+    """
+    return beyond(text, large - small, about, ABOVE_0)
 
 
-def at_most(text: str, each: Floats, limit: float, about: str) -> Claim:
-    """A conclusion that holds if the mean over the images that have a value is below ``limit``."""
-    return _of_mean(text, each, about, below=limit)
+def at_most(
+    text: str, each: Floats, limit: float, about: str, largest: float | None = None
+) -> Claim:
+    """A conclusion that holds if the mean over the images that have a value is below ``limit``.
+
+    Args:
+        text: the conclusion.
+        each: of each image.
+        limit: of the mean.
+        about: what the mean is of.
+        largest: that a value can be. If all values are 0, the mean of all images is below the limit
+            unless n images of 0 are less likely than the level: with a mean of at least ``limit``,
+            a share of at least ``limit / largest`` is not 0.
+    """
+    if largest is not None and len(each) and not each.any():
+        p_value = (1 - limit / largest) ** len(each)
+        verdict = Verdict.HOLDS if p_value <= LEVEL else Verdict.OPEN
+        evidence = f"{about} .000 against {number(limit)}, all 0, exact {p_words(p_value)}"
+        return Claim(text, verdict, f"{evidence}, n = {len(each):,}", p_value)
+    return beyond(text, each, about, below(limit))
 
 
-def _of_mean(text: str, each: Floats, about: str, **limit: float) -> Claim:
-    known = each[np.isfinite(each)]
-    if len(known) < 3:
-        return Claim(
-            text, Verdict.OPEN, f"{about}: {len(known)} of {len(each)} images have a value"
-        )
-    return judged(text, len(known), lambda at: float(known[at].mean()), about, **limit)
+def beyond(text: str, each: Floats, about: str, limit: Limit) -> Claim:
+    """A conclusion about a mean over images, or over trainings and images (trainings, images)."""
+    each = np.atleast_2d(each)
+    known = each[:, np.isfinite(each).all(0)]
+    if known.shape[1] < 3:
+        missing = f"{about}: {known.shape[1]} of {each.shape[1]} images have a value"
+        return Claim(text, Verdict.OPEN, missing)
+    found = mean(limit.sign * (known.mean(0) - limit.value), REPLICATES)
+    return _decided(text, found, about, limit, [float(one) for one in known.mean(1)])
 
 
 def tested(text: str, p: float, about: str) -> Claim:
     """A conclusion that holds if a one-sided test rejects its opposite at :data:`LEVEL`."""
-    return Claim(
-        text, Verdict.HOLDS if p <= LEVEL else Verdict.OPEN, f"{about}, p = {number(p, 4)}"
-    )
+    verdict = Verdict.HOLDS if p <= LEVEL else Verdict.OPEN
+    return Claim(text, verdict, f"{about}, {p_words(p)}", p)
+
+
+def p_words(p: float) -> str:
+    """A p-value in words; by the bootstrap it is never below 2 / replicates."""
+    return "p <= .0001" if p <= 0.0001 else f"p = {number(p, 4 if p < 0.001 else 3)}"
 
 
 # --- Markdown
@@ -362,6 +465,7 @@ def number(value: float, digits: int = 3) -> str:
     """Three significant digits, and at most as many decimals, without a leading zero."""
     if not math.isfinite(value):
         return "-"
+    value = 0.0 if abs(value) < 1e-12 else value  # rounding may leave a minus
     text = f"{value:.{digits}g}" if abs(value) >= 1 else f"{value:.{digits}f}"
     text = f"{value:,.0f}" if "e" in text else text
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
@@ -390,7 +494,13 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
+def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of a file."""
+    with np.load(path) as data:
+        return {name: data[name] for name in data.files}
+
+
 def pixels(network: str, images: int) -> Floats:
     """The first test images of a network's data (images, channels, height, width), in [0, 1]."""
-    with np.load(SHARED / "data" / f"{card(network)['dataset']}.npz") as data:
-        return np.asarray(data["images"][:images], dtype=np.float64) / 255.0
+    found = read_npz(SHARED / "data" / f"{card(network)['dataset']}.npz")["images"][:images]
+    return np.asarray(found, dtype=np.float64) / 255.0

@@ -118,7 +118,7 @@ def _index(pages: Path) -> str:
 Tables and figures of the papers behind robaudit, made again with robaudit on networks and images
 that fit two cores, with error bars and a verdict for each of the papers' conclusions.
 
-    make papers                     # all, in the quick form; interrupted, it continues later
+    make papers                     # all, in the standard form; interrupted, it continues later
     make papers ONLY=han-fig4       # one item, or all whose names begin so
     .venv/bin/python -m tests.research.papers han-fig1 --full --device cuda
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,8 @@ from robaudit.api.run import Run
 from robaudit.methods.intermediate_q.qnorm_path import QNormPath
 from tests.research.papers.han import CIFAR_ADV, CIFAR_MIX, MNIST, MNIST_ADV, NAMES, RESNET
 from tests.research.papers.item import (
+    IMAGENET,
+    TRAININGS,
     Claim,
     Floats,
     Part,
@@ -23,16 +27,17 @@ from tests.research.papers.item import (
     with_ends,
 )
 from tests.research.papers.pictures import panels
+from tests.shared import SHARED
 
 BOX = {
-    MNIST: (0.3, 40, 2000),
-    MNIST_ADV: (0.3, 40, 2000),
-    CIFAR_MIX: (0.03, 40, 500),
-    CIFAR_ADV: (0.03, 40, 500),
-    RESNET: (0.03, 8, 500),
+    MNIST: (0.3, 100, 2000),
+    MNIST_ADV: (0.3, 100, 2000),
+    CIFAR_MIX: (0.03, 60, 500),
+    CIFAR_ADV: (0.03, 200, 500),
+    RESNET: (0.03, 30, 500),
 }
 """Half-width of the box, images, and copies for plain Monte Carlo: those of the paper."""
-SPATIAL = {CIFAR_MIX: 20}
+SPATIAL = {CIFAR_MIX: 100}
 Q = (1, 10, 100, 1000)
 
 
@@ -53,6 +58,18 @@ def in_box(session: Session, network: str) -> Run:
     )
 
 
+def on_photos(session: Session) -> Run:
+    """Norms of the loss of the ImageNet network in a box."""
+    q = [1, 100]
+    estimators = [
+        {"qnorm_mc": {"draws": session.draws(500), "q": q}},
+        {"qnorm_path": {"temperatures": TEMPERATURES[0], "q": q}},
+        {"adversarial_loss": {"restarts": 1}},
+    ]
+    noise = {"kind": "uniform", "eps": [0.03]}
+    return session.run("rice-imagenet", IMAGENET, session.images(PHOTOS), estimators, noise)
+
+
 def in_space(session: Session, network: str) -> Run:
     """The same for flips, scales, rotations and shifts."""
     estimators = [
@@ -71,6 +88,10 @@ def in_space(session: Session, network: str) -> Run:
 
 COPIES = (50, 200, 800, 3200, 12_800)
 TEMPERATURES = (12, 20, 40, 80)
+PHOTOS = 16
+"""Of ImageNet."""
+GROWING = 60
+"""Images."""
 
 
 def growing(session: Session, network: str) -> Run:
@@ -83,7 +104,9 @@ def growing(session: Session, network: str) -> Run:
         for n in TEMPERATURES
     ]
     noise = {"kind": "uniform", "eps": [BOX[network][0]]}
-    return session.run(f"rice-growing-{network}", network, session.images(16), estimators, noise)
+    return session.run(
+        f"rice-growing-{network}", network, session.images(GROWING), estimators, noise
+    )
 
 
 TRAINED_Q = (10, 100, 1000)
@@ -98,47 +121,111 @@ IMAGES_TRAINED = 10_000
 EPOCHS = 3
 
 
-def trained_by_norm(session: Session, name: str) -> Run:
+def trained_by_norm(session: Session, name: str) -> list[Run]:
     """A network with one hidden layer, trained on MNIST by one of the objectives, in the box of
-    table 1."""
-    slug = name.lower().replace(" = ", "").replace(" ", "-").replace(",", "")
-    objective = OBJECTIVES[name]
-    if " q = " in name:
-        objective = {
-            kind: {**options, "noise": {"kind": "uniform", "eps": 0.3}}
-            for kind, options in objective.items()
-        }
+    table 1; a run for each training."""
+    data = SHARED / "data" / "mnist_train.npz", SHARED / "data" / "mnist_test.npz"
     net = {"architecture": "robaudit:mlp", "architecture_options": {"sizes": [784, 128, 10]}}
-    folder = session.trained(f"rice-{slug}", "mnist", net, objective, IMAGES_TRAINED, EPOCHS)
-    estimators = [{"qnorm_mc": {"draws": session.draws(2000)}}, "qnorm_path", "adversarial_loss"]
-    return session.run(
-        f"rice-{slug}", folder, session.images(60), estimators, {"kind": "uniform", "eps": [0.3]}
-    )
+    objective = in_noise(OBJECTIVES[name], 0.3)
+    return [
+        evaluated_by_norm(
+            session,
+            f"rice-{slug(name)}",
+            session.trained(
+                f"rice-{slug(name)}", data, net, objective, IMAGES_TRAINED, EPOCHS, seed
+            ),
+            (0.3, 200, 2000),
+            seed,
+        )
+        for seed in session.seeds
+    ]
+
+
+def in_noise(objective: Any, eps: float) -> Any:
+    """An objective of the norm, in a box."""
+    if isinstance(objective, str):
+        return objective
+    ((kind, options),) = objective.items()
+    if not kind.startswith("qnorm"):
+        return objective
+    return {kind: {**options, "noise": {"kind": "uniform", "eps": eps}}}
+
+
+def slug(name: str) -> str:
+    """The name of a folder."""
+    return name.lower().replace(" = ", "").replace(" ", "-").replace(",", "")
+
+
+def evaluated_by_norm(
+    session: Session, name: str, folder: Path, how: tuple[float, int, int], seed: int
+) -> Run:
+    """The norms of a trained network in a box: half-width, images and copies."""
+    eps, images, copies = how
+    estimators = [
+        {"qnorm_mc": {"draws": session.draws(copies)}},
+        "qnorm_path",
+        "adversarial_loss",
+    ]
+    noise = {"kind": "uniform", "eps": [eps]}
+    return session.run(f"{name}-{seed}", folder, session.images(images), estimators, noise)
+
+
+CIFAR_OBJECTIVES: dict[str, Any] = {
+    "standard": "cross_entropy",
+    "MC q = 1": {"qnorm_mc": {"q": 1, "draws": 20}},
+    "PGD-10": {"pgd": {"eps": 0.03, "steps": 10}},
+}
+"""Those of table 1."""
+CIFAR_TRAINED = 4000
+CIFAR_EPOCHS = 15
+
+
+def trained_on_cifar(session: Session, name: str) -> list[Run]:
+    """A small CNN, trained on CIFAR-10 by an objective of table 1; a run for each training."""
+    net = {
+        "architecture": "robaudit:small_cnn",
+        "architecture_options": {"in_channels": 3, "image_size": 32},
+    }
+    data = session.split("cifar10_test", CIFAR_TRAINED)
+    folder = f"rice-cifar10-{slug(name)}"
+    objective = in_noise(CIFAR_OBJECTIVES[name], 0.03)
+    return [
+        evaluated_by_norm(
+            session,
+            folder,
+            session.trained(folder, data, net, objective, CIFAR_TRAINED, CIFAR_EPOCHS, seed),
+            (0.03, 100, 500),
+            seed,
+        )
+        for seed in session.seeds
+    ]
 
 
 NAMES_OF_Q = {q: f"q = {q:,}" for q in Q}
 
 
-def norms(run: Run, estimator: str) -> dict[int, Floats]:
-    """The values of each image by q; of one estimator with a single value for inf."""
-    return {q: values(run, f"{estimator}:q={q}") for q in Q}
+def norms(runs: Sequence[Run], estimator: str) -> dict[int, Floats]:
+    """The values of each training and image by q (trainings, images)."""
+    return {q: np.array([values(run, f"{estimator}:q={q}") for run in runs]) for q in Q}
 
 
-def evaluated(run: Run, name: str) -> tuple[tuple[str, ...], ...]:
+def largest(runs: Sequence[Run]) -> Floats:
+    """The adversarial loss of each training and image (trainings, images)."""
+    return np.array([values(run, "adversarial_loss") for run in runs])
+
+
+def evaluated(runs: Sequence[Run], name: str) -> tuple[tuple[str, ...], ...]:
     """Rows of a table like the paper's; in brackets how many images have a value, if not all."""
 
     def shown(each: Floats) -> str:
-        found = mean(each)
-        return with_ends(found) + (f" ({found.images})" if found.images < len(each) else "")
+        found = mean(each.mean(0))
+        return with_ends(found) + (f" ({found.images})" if found.images < each.shape[1] else "")
 
     found = [
-        (name, e, *(shown(one) for one in norms(run, e).values()), "")
+        (name, e, *(shown(one) for one in norms(runs, e).values()), "")
         for e in ("qnorm_mc", "qnorm_path")
     ]
-    return (
-        *found,
-        (name, "adversarial_loss", "", "", "", "", shown(values(run, "adversarial_loss"))),
-    )
+    return (*found, (name, "adversarial_loss", "", "", "", "", shown(largest(runs))))
 
 
 LACKING = """A number in brackets: so many of the images have a value. `qnorm_path` gives none
@@ -146,11 +233,11 @@ where its chains disagree, have not settled, or have nothing to follow; tests ar
 that have both values, which may be easier than the others."""
 
 
-def ordered(run: Run, name: str) -> list[Claim]:
-    """The paper's conclusions about both estimators on one network."""
-    plain = norms(run, "qnorm_mc")
-    path = norms(run, "qnorm_path")
-    worst = values(run, "adversarial_loss")
+def ordered(runs: Sequence[Run], name: str) -> list[Claim]:
+    """The paper's conclusions about both estimators on one network, of one training or several."""
+    plain = norms(runs, "qnorm_mc")
+    path = norms(runs, "qnorm_path")
+    worst = largest(runs)
     claims = [
         lower(
             f"{name}: path sampling gives higher values than plain copies, q = {q:,}",
@@ -216,7 +303,7 @@ OURS = ("network", "estimator", *NAMES_OF_Q.values(), "largest")
 @item("rice-table1", "Table 1, norms of the loss in a box")
 def table1(session: Session) -> Part:
     """All networks, and the trade-off of adversarial training."""
-    runs = {net: in_box(session, net) for net in BOX}
+    runs = {net: [in_box(session, net)] for net in BOX}
     claims = [
         claim
         for net in (MNIST, RESNET, MNIST_ADV, CIFAR_ADV)
@@ -225,22 +312,27 @@ def table1(session: Session) -> Part:
     for plain, robust in ((MNIST, MNIST_ADV), (RESNET, CIFAR_ADV)):
         a = norms(runs[plain], "qnorm_path")
         b = norms(runs[robust], "qnorm_path")
-        n = min(len(a[1]), len(b[1]))
+        n = min(a[1].shape[1], b[1].shape[1])
         pair = f"{NAMES[robust]} against {NAMES[plain]}"
         claims.append(
-            lower(f"adversarial training costs at q = 1: {pair}", a[1][:n], b[1][:n], "loss, gain")
+            lower(
+                f"adversarial training costs at q = 1: {pair}",
+                a[1][:, :n],
+                b[1][:, :n],
+                "loss, gain",
+            )
         )
         claims.append(
-            lower(f"it helps at q = 1,000: {pair}", b[1000][:n], a[1000][:n], "loss, fall")
+            lower(f"it helps at q = 1,000: {pair}", b[1000][:, :n], a[1000][:, :n], "loss, fall")
         )
-    counts = ", ".join(f"{len(run.table.ids)} ({NAMES[net]})" for net, run in runs.items())
+    counts = ", ".join(f"{len(run.table.ids)} ({NAMES[net]})" for net, (run,) in runs.items())
     body = f"""The paper:
 
 {table(HEAD, PAPER)}
 
 Here: eps .3 on MNIST, .03 on CIFAR-10; means over {counts} images.
 
-{table(OURS, [row for net, run in runs.items() for row in evaluated(run, NAMES[net])])}
+{table(OURS, [row for net, each in runs.items() for row in evaluated(each, NAMES[net])])}
 
 {LACKING}"""
     return Part(body, tuple(claims))
@@ -250,7 +342,7 @@ Here: eps .3 on MNIST, .03 on CIFAR-10; means over {counts} images.
 def table2(session: Session) -> Part:
     """Networks trained with both estimators of the norm, and two MNIST networks of table 1."""
     runs = {name: trained_by_norm(session, name) for name in OBJECTIVES}
-    path = {name: norms(run, "qnorm_path") for name, run in runs.items()}
+    path = {name: norms(each, "qnorm_path") for name, each in runs.items()}
     claims = [
         lower(
             f"training at q = 1 helps at q = {q:,}",
@@ -294,16 +386,17 @@ def table2(session: Session) -> Part:
             "1.646",
         ),
     ]
-    seen = len(runs["standard"].table.ids)
-    found = [row for name, run in runs.items() for row in evaluated(run, name)]
+    seen = len(runs["standard"][0].table.ids)
+    found = [row for name, each in runs.items() for row in evaluated(each, name)]
     body = f"""The paper (MNIST, a CNN; its networks *standard* and *MC q = 1* are in table 1):
 
 {table(("training", *HEAD[1:]), paper)}
 
 Here: one hidden layer of 128, {min(60_000, session.images(IMAGES_TRAINED)):,} training images,
-{EPOCHS} epochs, one training each (`robaudit.methods.training`), 50 copies or 25 temperatures and
-2 steps as in the paper; the first {seen:,} test images. Tests are about these networks, not about
-other trainings. All 60,000 images: `.venv/bin/python -m tests.research.papers rice-table2 --full
+{EPOCHS} epochs (`robaudit.methods.training`), 50 copies or 25 temperatures and 2 steps as in the
+paper; means of {len(session.seeds)} trainings on the first {seen:,} test images.
+{TRAININGS}
+All 60,000 images: `.venv/bin/python -m tests.research.papers rice-table2 --full
 --device cuda`. Of the paper's table 1, *PGD-50* has no row: trained on 10,000 images with 50 steps
 of PGD, this network guessed (accuracy .11).
 
@@ -321,12 +414,12 @@ training at a large q costs nothing there.
 @item("rice-table3", "Table 3, spatial changes")
 def table3(session: Session) -> Part:
     """Flips, scales, rotations and shifts, which have no gradient here."""
-    runs = {net: in_space(session, net) for net in SPATIAL}
+    runs = {net: [in_space(session, net)] for net in SPATIAL}
     claims = []
-    for net, run in runs.items():
-        claims += ordered(run, NAMES[net])
-        last = values(run, "qnorm_path:q=1000")
-        worst = values(run, "adversarial_loss")
+    for net, each in runs.items():
+        claims += ordered(each, NAMES[net])
+        last = norms(each, "qnorm_path")[1000]
+        worst = largest(each)
         claims.append(
             at_most(
                 f"{NAMES[net]}: q = 1,000 approaches the adversarial loss",
@@ -370,7 +463,7 @@ Here: noise `spatial` of size 1, whose parameters are variables of its own
 draws copies where earlier copies had large losses; `adversarial_loss` takes the worst of every
 point of 3 annealed chains.
 
-{table(OURS, [row for net, run in runs.items() for row in evaluated(run, NAMES[net])])}
+{table(OURS, [row for net, each in runs.items() for row in evaluated(each, NAMES[net])])}
 
 {LACKING}"""
     return Part(body, tuple(claims))
@@ -443,7 +536,8 @@ def fig1(session: Session) -> Part:
     )
     found = table(("network", "q", "estimator", "passes", "value"), rows)
     return Part(
-        f"{shown}\n\n16 images. Path sampling: the most gradients of an image, those of the "
+        f"{shown}\n\n{session.images(GROWING)} images. Path sampling: the most gradients of an "
+        "image, those of the "
         f"searches included; many images take no chains.\n\n{found}",
         tuple(claims),
     )

@@ -17,6 +17,7 @@ from robaudit.models.architectures import mlp
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.normal_moments import mean_of_larger, probability_of_larger
 from tests.research.papers.item import (
+    ABOVE_0,
     Claim,
     Floats,
     Part,
@@ -158,11 +159,12 @@ def by_objective(session: Session, point: Point) -> tuple[Run, Floats]:
     recipe: dict[str, Any] = {"batch_size": 500, "lr": 0.01, "schedule": "cosine"}
     folder = session.trained(
         f"smoothed-{slug}",
-        "mnist",
+        (SHARED / "data" / "mnist_train.npz", SHARED / "data" / "mnist_test.npz"),
         net,
         LOSSES[point[0]][point[1]],
         IMAGES_TRAINED,
         EPOCHS,
+        0,
         **recipe,
     )
     noise = [
@@ -280,7 +282,7 @@ def fig7(session: Session) -> Part:
             p.shape[1],
             lambda at: float(p[:, at].mean()),
             "closed form less integral",
-            above=0.0,
+            ABOVE_0,
         ),
         at_most("eq. 14 is close to P_c", np.abs(p).mean(0), 0.05, "mean error over all sigma"),
         at_most(

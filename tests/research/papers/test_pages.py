@@ -17,6 +17,7 @@ from tests.research.papers.item import (
     Part,
     Session,
     Verdict,
+    above,
     at_most,
     judged,
     lower,
@@ -71,7 +72,7 @@ def test_verdicts_follow_the_tests() -> None:
         Verdict.OPEN,
         "mean .000 [.000, .000] against .010, all images alike, n = 75",
     )
-    open_claim = judged("x", 50, lambda at: float(near[at].mean()), "mean", above=0.05)
+    open_claim = judged("x", 50, lambda at: float(near[at].mean()), "mean", above(0.05))
     assert open_claim.verdict is Verdict.OPEN
     assert open_claim.evidence.startswith("mean .050 [")
     assert open_claim.evidence.endswith("n = 50")
