@@ -113,8 +113,7 @@ def compared(session: Session, name: str, images: int) -> list[list[str]]:
     network: str | Path = name
     if name in TRAINED:
         data, layers, objective, epochs = TRAINED[name]
-        files = SHARED / "data" / f"{data}_train.npz", SHARED / "data" / f"{data}_test.npz"
-        network = session.trained(name, files, layers, objective, 60_000, epochs, seed=0)
+        network = session.trained(name, data, layers, objective, 60_000, epochs, seed=0)
     run = session.run(
         name, network, images, [{"radius_attack": {"norm": list(RIVALS), "clip": True}}]
     )

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 import robaudit
 from robaudit.api.run import Run
 from robaudit.estimates import Estimate
+from robaudit.stats import bootstrap
 from robaudit.stats.bootstrap import PairedDifference, differences
-from tests.shared import PHOTO_NETWORK, SHARED, card, document, photos
+from robaudit.stats.class_differences import Gap
+from tests.shared import SHARED, card, document
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -31,14 +33,8 @@ FEWEST = 8
 REPLICATES = 20_000
 """Of the bootstrap that decides: a p-value is at least 1e-4, which Holm's correction for 500 tests
 can still accept."""
-ENOUGH = 2000
-"""Of the bootstrap, for the intervals of tables."""
 SEEDS = (0, 1, 2)
 """Of the trainings of each network."""
-IMAGENET = "imagenet_lite0_timm"
-"""The network for photos."""
-FAMILY = 0.05
-"""Level of all tests together, by Holm's correction."""
 
 
 class Verdict(StrEnum):
@@ -83,7 +79,6 @@ class Budget:
 STANDARD = Budget("standard", 1, 1)
 FULL = Budget("full", 10, 10)
 TRIAL = Budget("trial", 0.02, 0.05, seeds=1)
-FORMS = {budget.name: budget for budget in (STANDARD, FULL, TRIAL)}
 
 
 class Session:
@@ -133,7 +128,7 @@ class Session:
         Args:
             name: of the run's folder.
             network: a folder of ../shared/models, or one of :meth:`trained`.
-            images: the first so many; of photos, a random sample.
+            images: the first so many.
             estimators, noise: as in a spec.
             seed: of the noise.
             batch: images of a forward pass.
@@ -148,10 +143,7 @@ class Session:
             "estimators": list(estimators),
             "run": settings,
         }
-        if network == IMAGENET:
-            chosen = photos(sample={"size": images, "seed": 0})
-            spec = {"model": PHOTO_NETWORK, "dataset": chosen, **sections}
-        elif isinstance(network, Path):
+        if isinstance(network, Path):
             known = yaml.safe_load((network / "audit.yaml").read_text())
             model = {**known["model"], "path": str(network / "model.safetensors")}
             spec = {"model": model, "dataset": {**known["dataset"], "limit": images}, **sections}
@@ -165,7 +157,7 @@ class Session:
     def trained(
         self,
         name: str,
-        data: tuple[Path, Path],
+        data: str,
         network: Mapping[str, Any],
         objective: Any,
         images: int,
@@ -173,12 +165,12 @@ class Session:
         seed: int,
         **recipe: Any,
     ) -> Path:
-        """The folder of a network that :mod:`robaudit.methods.training` trains; a finished training
-        is not repeated.
+        """The folder of a network that :mod:`robaudit.methods.training` trains on ../shared/data; a
+        finished training is not repeated.
 
         Args:
             name: of the folder; the seed is added.
-            data: the images to train on, and those to audit on, as .npz.
+            data: mnist or fashion_mnist.
             network, objective, recipe: as in a training spec.
             images, epochs: of the standard form.
             seed: of the weights and the batches.
@@ -187,30 +179,22 @@ class Session:
         from robaudit.methods.training.trainer import train
 
         folder = self.build / "trained" / self.budget.name / f"{name}-{seed}"
-        to_train, to_audit = data
-        number = min(self.images(images), len(read_npz(to_train)["labels"]))
+        files = SHARED / "data"
         spec = {
             "name": name,
             "network": dict(network),
-            "dataset": {"kind": "npz", "path": str(to_train), "limit": number},
+            "dataset": {
+                "kind": "npz",
+                "path": str(files / f"{data}_train.npz"),
+                "limit": min(60_000, self.images(images)),
+            },
             "objective": objective,
             "epochs": epochs,
             "seed": seed,
-            "audit": {"dataset": {"kind": "npz", "path": str(to_audit)}},
+            "audit": {"dataset": {"kind": "npz", "path": str(files / f"{data}_test.npz")}},
             **recipe,
         }
         return train(training_spec(spec), out=folder, device=self.device)
-
-    def split(self, name: str, trained: int) -> tuple[Path, Path]:
-        """The first so many images of a data set of ../shared in one file, the others in another:
-        to train on images of which there is one file only."""
-        paths = tuple(self.build / "data" / f"{name}-{part}.npz" for part in ("first", "rest"))
-        if not all(path.exists() for path in paths):
-            whole = read_npz(SHARED / "data" / f"{name}.npz")
-            paths[0].parent.mkdir(parents=True, exist_ok=True)
-            for path, part in zip(paths, (slice(trained), slice(trained, None)), strict=True):
-                np.savez(path, images=whole["images"][part], labels=whole["labels"][part])
-        return paths[0], paths[1]
 
     def kept(self, name: str, compute: Callable[[], Any]) -> Any:
         """What a function gives, as JSON; computed once."""
@@ -294,7 +278,7 @@ def correct(run: Run) -> NDArray[np.bool_]:
 
 
 def measured(
-    images: int, statistic: Callable[[Places], float], replicates: int = ENOUGH
+    images: int, statistic: Callable[[Places], float], replicates: int = bootstrap.REPLICATES
 ) -> PairedDifference:
     """A statistic of some images with its 95 % interval and the p-value of 0, by robaudit's
     bootstrap over images."""
@@ -307,7 +291,7 @@ def measured(
     return differences(images, lambda weights: {"": drawn(weights)}, found, replicates)[""]
 
 
-def mean(each: Floats, replicates: int = ENOUGH) -> PairedDifference:
+def mean(each: Floats, replicates: int = bootstrap.REPLICATES) -> PairedDifference:
     """The mean over the images that have a value, its interval, and the p-value of 0."""
     known = each[np.isfinite(each)]
     if not len(known):
@@ -471,7 +455,7 @@ def number(value: float, digits: int = 3) -> str:
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
-def with_ends(found: PairedDifference) -> str:
+def with_ends(found: PairedDifference | Gap) -> str:
     """A value and its interval."""
     if found.estimate.lower is None or found.estimate.upper is None:
         return number(found.estimate.value)
@@ -494,13 +478,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """All arrays of a file."""
-    with np.load(path) as data:
-        return {name: data[name] for name in data.files}
-
-
 def pixels(network: str, images: int) -> Floats:
     """The first test images of a network's data (images, channels, height, width), in [0, 1]."""
-    found = read_npz(SHARED / "data" / f"{card(network)['dataset']}.npz")["images"][:images]
-    return np.asarray(found, dtype=np.float64) / 255.0
+    with np.load(SHARED / "data" / f"{card(network)['dataset']}.npz") as data:
+        return np.asarray(data["images"][:images], dtype=np.float64) / 255.0

@@ -130,7 +130,7 @@ ordinary run folder.
 A conclusion *holds* or *does not hold* if a test at {LEVEL:g} says so, and *cannot be told*
 otherwise. The tests are about the networks and images named on the page: often others than the
 paper's. The {total} tests are not corrected for their number: one in a hundred may be wrong. The
-quick form takes about half an hour of CPU time.
+pages say in which form they were made: *quick* had about a tenth of the images of *standard*.
 
 What depends on the estimator or the attack:
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from robaudit.api.run import Run
 from robaudit.methods.intermediate_q.qnorm_path import QNormPath
 from tests.research.papers.han import CIFAR_ADV, CIFAR_MIX, MNIST, MNIST_ADV, NAMES, RESNET
 from tests.research.papers.item import (
-    IMAGENET,
     TRAININGS,
     Claim,
     Floats,
@@ -27,7 +25,6 @@ from tests.research.papers.item import (
     with_ends,
 )
 from tests.research.papers.pictures import panels
-from tests.shared import SHARED
 
 BOX = {
     MNIST: (0.3, 100, 2000),
@@ -58,18 +55,6 @@ def in_box(session: Session, network: str) -> Run:
     )
 
 
-def on_photos(session: Session) -> Run:
-    """Norms of the loss of the ImageNet network in a box."""
-    q = [1, 100]
-    estimators = [
-        {"qnorm_mc": {"draws": session.draws(500), "q": q}},
-        {"qnorm_path": {"temperatures": TEMPERATURES[0], "q": q}},
-        {"adversarial_loss": {"restarts": 1}},
-    ]
-    noise = {"kind": "uniform", "eps": [0.03]}
-    return session.run("rice-imagenet", IMAGENET, session.images(PHOTOS), estimators, noise)
-
-
 def in_space(session: Session, network: str) -> Run:
     """The same for flips, scales, rotations and shifts."""
     estimators = [
@@ -88,8 +73,6 @@ def in_space(session: Session, network: str) -> Run:
 
 COPIES = (50, 200, 800, 3200, 12_800)
 TEMPERATURES = (12, 20, 40, 80)
-PHOTOS = 16
-"""Of ImageNet."""
 GROWING = 60
 """Images."""
 
@@ -124,81 +107,18 @@ EPOCHS = 3
 def trained_by_norm(session: Session, name: str) -> list[Run]:
     """A network with one hidden layer, trained on MNIST by one of the objectives, in the box of
     table 1; a run for each training."""
-    data = SHARED / "data" / "mnist_train.npz", SHARED / "data" / "mnist_test.npz"
+    slug = f"rice-{name.lower().replace(' = ', '').replace(' ', '-').replace(',', '')}"
+    objective = OBJECTIVES[name]
+    noise = {"kind": "uniform", "eps": 0.3}
+    if " q = " in name:
+        objective = {kind: {**options, "noise": noise} for kind, options in objective.items()}
     net = {"architecture": "robaudit:mlp", "architecture_options": {"sizes": [784, 128, 10]}}
-    objective = in_noise(OBJECTIVES[name], 0.3)
-    return [
-        evaluated_by_norm(
-            session,
-            f"rice-{slug(name)}",
-            session.trained(
-                f"rice-{slug(name)}", data, net, objective, IMAGES_TRAINED, EPOCHS, seed
-            ),
-            (0.3, 200, 2000),
-            seed,
-        )
-        for seed in session.seeds
-    ]
-
-
-def in_noise(objective: Any, eps: float) -> Any:
-    """An objective of the norm, in a box."""
-    if isinstance(objective, str):
-        return objective
-    ((kind, options),) = objective.items()
-    if not kind.startswith("qnorm"):
-        return objective
-    return {kind: {**options, "noise": {"kind": "uniform", "eps": eps}}}
-
-
-def slug(name: str) -> str:
-    """The name of a folder."""
-    return name.lower().replace(" = ", "").replace(" ", "-").replace(",", "")
-
-
-def evaluated_by_norm(
-    session: Session, name: str, folder: Path, how: tuple[float, int, int], seed: int
-) -> Run:
-    """The norms of a trained network in a box: half-width, images and copies."""
-    eps, images, copies = how
-    estimators = [
-        {"qnorm_mc": {"draws": session.draws(copies)}},
-        "qnorm_path",
-        "adversarial_loss",
-    ]
-    noise = {"kind": "uniform", "eps": [eps]}
-    return session.run(f"{name}-{seed}", folder, session.images(images), estimators, noise)
-
-
-CIFAR_OBJECTIVES: dict[str, Any] = {
-    "standard": "cross_entropy",
-    "MC q = 1": {"qnorm_mc": {"q": 1, "draws": 20}},
-    "PGD-10": {"pgd": {"eps": 0.03, "steps": 10}},
-}
-"""Those of table 1."""
-CIFAR_TRAINED = 4000
-CIFAR_EPOCHS = 15
-
-
-def trained_on_cifar(session: Session, name: str) -> list[Run]:
-    """A small CNN, trained on CIFAR-10 by an objective of table 1; a run for each training."""
-    net = {
-        "architecture": "robaudit:small_cnn",
-        "architecture_options": {"in_channels": 3, "image_size": 32},
-    }
-    data = session.split("cifar10_test", CIFAR_TRAINED)
-    folder = f"rice-cifar10-{slug(name)}"
-    objective = in_noise(CIFAR_OBJECTIVES[name], 0.03)
-    return [
-        evaluated_by_norm(
-            session,
-            folder,
-            session.trained(folder, data, net, objective, CIFAR_TRAINED, CIFAR_EPOCHS, seed),
-            (0.03, 100, 500),
-            seed,
-        )
-        for seed in session.seeds
-    ]
+    estimators = [{"qnorm_mc": {"draws": session.draws(2000)}}, "qnorm_path", "adversarial_loss"]
+    runs = []
+    for seed in session.seeds:
+        folder = session.trained(slug, "mnist", net, objective, IMAGES_TRAINED, EPOCHS, seed)
+        runs.append(session.run(f"{slug}-{seed}", folder, session.images(200), estimators, noise))
+    return runs
 
 
 NAMES_OF_Q = {q: f"q = {q:,}" for q in Q}
@@ -537,7 +457,6 @@ def fig1(session: Session) -> Part:
     found = table(("network", "q", "estimator", "passes", "value"), rows)
     return Part(
         f"{shown}\n\n{session.images(GROWING)} images. Path sampling: the most gradients of an "
-        "image, those of the "
-        f"searches included; many images take no chains.\n\n{found}",
+        f"image, those of the searches included; many images take no chains.\n\n{found}",
         tuple(claims),
     )

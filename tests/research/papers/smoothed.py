@@ -159,12 +159,12 @@ def by_objective(session: Session, point: Point) -> tuple[Run, Floats]:
     recipe: dict[str, Any] = {"batch_size": 500, "lr": 0.01, "schedule": "cosine"}
     folder = session.trained(
         f"smoothed-{slug}",
-        (SHARED / "data" / "mnist_train.npz", SHARED / "data" / "mnist_test.npz"),
+        "mnist",
         net,
         LOSSES[point[0]][point[1]],
         IMAGES_TRAINED,
         EPOCHS,
-        0,
+        seed=0,
         **recipe,
     )
     noise = [

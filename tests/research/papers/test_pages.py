@@ -72,6 +72,11 @@ def test_verdicts_follow_the_tests() -> None:
         Verdict.OPEN,
         "mean .000 [.000, .000] against .010, all images alike, n = 75",
     )
+    enough = at_most("x", np.zeros(459), 0.01, "mean", largest=1.0)
+    assert enough.verdict is Verdict.HOLDS
+    assert enough.p_value == pytest.approx(0.99**459)
+    few = at_most("x", np.zeros(458), 0.01, "mean", largest=1.0)
+    assert few.verdict is Verdict.OPEN
     open_claim = judged("x", 50, lambda at: float(near[at].mean()), "mean", above(0.05))
     assert open_claim.verdict is Verdict.OPEN
     assert open_claim.evidence.startswith("mean .050 [")
