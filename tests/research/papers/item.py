@@ -22,7 +22,7 @@ from robaudit.estimates import Estimate
 from robaudit.stats import bootstrap
 from robaudit.stats.bootstrap import PairedDifference, differences
 from robaudit.stats.class_differences import Gap
-from tests.shared import SHARED, card, document
+from tests.shared import PHOTO_NETWORK, SHARED, card, document, photos
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -35,6 +35,10 @@ REPLICATES = 20_000
 can still accept."""
 SEEDS = (0, 1, 2)
 """Of the trainings of each network."""
+IMAGENET = "imagenet_lite0_timm"
+"""The network for photos."""
+TO_TRAIN = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 4000}
+"""Images to train on, of each data set."""
 
 
 class Verdict(StrEnum):
@@ -128,7 +132,7 @@ class Session:
         Args:
             name: of the run's folder.
             network: a folder of ../shared/models, or one of :meth:`trained`.
-            images: the first so many.
+            images: the first so many; of photos, a random sample.
             estimators, noise: as in a spec.
             seed: of the noise.
             batch: images of a forward pass.
@@ -143,7 +147,10 @@ class Session:
             "estimators": list(estimators),
             "run": settings,
         }
-        if isinstance(network, Path):
+        if network == IMAGENET:
+            chosen = photos(sample={"size": images, "seed": 0})
+            spec = {"model": PHOTO_NETWORK, "dataset": chosen, **sections}
+        elif isinstance(network, Path):
             known = yaml.safe_load((network / "audit.yaml").read_text())
             model = {**known["model"], "path": str(network / "model.safetensors")}
             spec = {"model": model, "dataset": {**known["dataset"], "limit": images}, **sections}
@@ -170,7 +177,7 @@ class Session:
 
         Args:
             name: of the folder; the seed is added.
-            data: mnist or fashion_mnist.
+            data: one of :data:`TO_TRAIN`.
             network, objective, recipe: as in a training spec.
             images, epochs: of the standard form.
             seed: of the weights and the batches.
@@ -179,22 +186,38 @@ class Session:
         from robaudit.methods.training.trainer import train
 
         folder = self.build / "trained" / self.budget.name / f"{name}-{seed}"
-        files = SHARED / "data"
+        to_train, to_audit = self.files(data)
         spec = {
             "name": name,
             "network": dict(network),
             "dataset": {
                 "kind": "npz",
-                "path": str(files / f"{data}_train.npz"),
-                "limit": min(60_000, self.images(images)),
+                "path": str(to_train),
+                "limit": min(TO_TRAIN[data], self.images(images)),
             },
             "objective": objective,
             "epochs": epochs,
             "seed": seed,
-            "audit": {"dataset": {"kind": "npz", "path": str(files / f"{data}_test.npz")}},
+            "audit": {"dataset": {"kind": "npz", "path": str(to_audit)}},
             **recipe,
         }
         return train(training_spec(spec), out=folder, device=self.device)
+
+    def files(self, data: str) -> tuple[Path, Path]:
+        """The images to train on, and those to audit on. Of CIFAR-10 only test images are in
+        ../shared: the first ones are trained on, the others audited."""
+        if data != "cifar10":
+            train, test = (SHARED / "data" / f"{data}_{part}.npz" for part in ("train", "test"))
+            return train, test
+        first, rest = (self.build / "data" / f"{data}-{part}.npz" for part in ("first", "rest"))
+        if not rest.exists():
+            first.parent.mkdir(parents=True, exist_ok=True)
+            with np.load(SHARED / "data" / "cifar10_test.npz") as whole:
+                images, labels = whole["images"], whole["labels"]
+            end = TO_TRAIN[data]
+            np.savez(first, images=images[:end], labels=labels[:end])
+            np.savez(rest, images=images[end:], labels=labels[end:])
+        return first, rest
 
     def kept(self, name: str, compute: Callable[[], Any]) -> Any:
         """What a function gives, as JSON; computed once."""

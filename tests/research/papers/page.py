@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 
 from robaudit.files import write_atomically
 from tests.research.benchmarks.machine import machine
-from tests.research.papers.item import FEWEST, ITEMS, LEVEL, Item, Part, Session, Verdict, table
+from tests.research.papers.item import (
+    FEWEST,
+    ITEMS,
+    LEVEL,
+    Claim,
+    Item,
+    Part,
+    Session,
+    Verdict,
+    table,
+)
 
+FAMILY = 0.05
+"""Level of all tests together, after Holm's correction."""
 _HEAD = "## Conclusions"
+_CONCLUSIONS = "conclusions.json"
 
 
 def heading(one: Item) -> str:
@@ -36,83 +51,149 @@ def measured_on(session: Session) -> str:
     )
 
 
+def holm(p_values: Sequence[float], family: float) -> list[bool]:
+    """Which tests reject if they are corrected for their number (Holm 1979): the smallest p-value
+    is compared with family / n, the next with family / (n - 1), and so on until one does not
+    reject.
+
+    Args:
+        p_values: of the tests.
+        family: the probability that any test rejects wrongly is at most this.
+    """
+    rejected = [False] * len(p_values)
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        if p_values[place] > family / (len(p_values) - rank):
+            break
+        rejected[place] = True
+    return rejected
+
+
+def corrected(claims: Sequence[Claim]) -> list[Verdict]:
+    """The verdicts after Holm's correction at :data:`FAMILY`: those that it does not confirm cannot
+    be told."""
+    places = [i for i, one in enumerate(claims) if one.p_value is not None]
+    kept = holm([claims[i].p_value or 0.0 for i in places], FAMILY)
+    confirmed = {i for i, one in zip(places, kept, strict=True) if one}
+    return [one.verdict if i in confirmed else Verdict.OPEN for i, one in enumerate(claims)]
+
+
+def conclusions(pages: Path) -> dict[str, list[Claim]]:
+    """The conclusions of all items that are made, by the item's name, in the order of
+    :data:`ITEMS`."""
+    path = pages / _CONCLUSIONS
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return {
+        name: [Claim(**one | {"verdict": Verdict(one["verdict"])}) for one in known[name]]
+        for name in ITEMS
+        if name in known
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A conclusion, and what is left of its verdict after the correction."""
+
+    claim: Claim
+    corrected: Verdict
+
+
 def write(session: Session, made: Mapping[str, Part]) -> list[Path]:
     """Write the pages of some items; what is above the conclusions, and other items, stay on their
-    page as they are.
+    page as they are. The corrected verdicts of all pages depend on every item, so that all pages
+    are written.
 
     Args:
         session: where to.
         made: by the name of the item.
 
     Returns:
-        The pages.
+        The pages that exist, and the index.
     """
     session.pages.mkdir(parents=True, exist_ok=True)
-    papers = dict.fromkeys(ITEMS[name].paper for name in made)
-    pages = [_write(session, paper, made) for paper in papers]
+    known = conclusions(session.pages)
+    known |= {name: list(part.claims) for name, part in made.items()}
+    kept = {name: [asdict(one) for one in known[name]] for name in ITEMS if name in known}
+    text = json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(session.pages / _CONCLUSIONS, text.encode())
+
+    everything = [(name, one) for name, claims in known.items() for one in claims]
+    verdicts = corrected([one for _, one in everything])
+    decided: dict[str, list[Decided]] = {name: [] for name in known}
+    for (name, one), verdict in zip(everything, verdicts, strict=True):
+        decided[name].append(Decided(one, verdict))
+
+    papers = dict.fromkeys(ITEMS[name].paper for name in known)
+    pages = [_write(session, paper, made, decided) for paper in papers]
     index = session.pages / "README.md"
-    write_atomically(index, _index(session.pages).encode())
+    write_atomically(index, _index(session.pages, decided).encode())
     return [*pages, index]
 
 
-def _write(session: Session, paper: str, made: Mapping[str, Part]) -> Path:
+def _write(
+    session: Session,
+    paper: str,
+    made: Mapping[str, Part],
+    decided: Mapping[str, Sequence[Decided]],
+) -> Path:
     path = session.pages / f"{paper}.md"
     before = path.read_text(encoding="utf-8") if path.exists() else ""
-    sections = {}
+    sections = []
     rows = []
     for name, one in ITEMS.items():
         if one.paper != paper:
             continue
         if name in made:
-            sections[name] = (
-                f"## {heading(one)}\n\n{made[name].body.strip()}\n\n{measured_on(session)}\n"
-            )
-            rows += [
-                f"| {link(one)} | {c.text} | **{c.verdict}** | {c.evidence} |"
-                for c in made[name].claims
-            ]
+            body = made[name].body.strip()
+            sections.append(f"## {heading(one)}\n\n{body}\n\n{measured_on(session)}\n")
         elif kept := re.search(
             rf"^## {re.escape(name)}: .*?(?=^## |\Z)", before, re.MULTILINE | re.DOTALL
         ):
-            sections[name] = kept[0]
-            rows += re.findall(rf"^\| \[{re.escape(name)}\].*$", before, re.MULTILINE)
+            sections.append(kept[0])
         else:
-            sections[name] = f"## {heading(one)}\n\nNot made yet.\n"
+            sections.append(f"## {heading(one)}\n\nNot made yet.\n")
+        rows += [
+            (link(one), d.claim.text, f"**{d.claim.verdict}**", d.corrected, d.claim.evidence)
+            for d in decided.get(name, ())
+        ]
     tests = (
         f"Each conclusion is decided by a test at {LEVEL:g}; intervals are 95 %, both by "
         "robaudit's bootstrap over images unless stated. "
-        f"With fewer than {FEWEST} images, or with images that are all alike, nothing is decided."
+        f"With fewer than {FEWEST} images, or with images that are all alike, nothing is decided. "
+        "*Corrected*: for the number of tests on all pages ([how](README.md))."
     )
     head = before.partition(_HEAD)[0].strip() or f"# {paper}"
-    top = f"{head}\n\n{_HEAD}\n\n{tests}\n\n"
-    conclusions = "\n".join(
-        [
-            table(("item", "the paper's conclusion", "here", "measured"), []).replace(
-                "---:", "---"
-            ),
-            *rows,
-        ]
-    )
-    text = (
-        top + conclusions + "\n\n" + "\n".join(part.rstrip() + "\n" for part in sections.values())
-    )
-    write_atomically(path, text.encode())
+    columns = ("item", "the paper's conclusion", "here", "corrected", "measured")
+    found = table(columns, rows).replace("---:", "---")
+    parts = "\n".join(part.rstrip() + "\n" for part in sections)
+    write_atomically(path, f"{head}\n\n{_HEAD}\n\n{tests}\n\n{found}\n\n{parts}".encode())
     return path
 
 
-def _index(pages: Path) -> str:
+def _counts(decided: Sequence[Decided]) -> list[str]:
+    """How many conclusions have each verdict, and how many do after the correction."""
+    return [
+        f"{sum(one.claim.verdict is verdict for one in decided)} "
+        f"({sum(one.corrected is verdict for one in decided)})"
+        for verdict in Verdict
+    ]
+
+
+def _index(pages: Path, decided: Mapping[str, Sequence[Decided]]) -> str:
     rows = []
-    for path in (
-        pages / f"{paper}.md" for paper in dict.fromkeys(one.paper for one in ITEMS.values())
-    ):
-        page = path.read_text(encoding="utf-8") if path.exists() else ""
-        counts = [len(re.findall(rf"\| \*\*{verdict}\*\* \|", page)) for verdict in Verdict]
-        items = sum(name.startswith(path.stem) for name in ITEMS)
-        made = len(re.findall(r"^\*\d{4}-", page, re.MULTILINE))
-        title = page.partition("\n")[0].lstrip("# ") or path.stem
-        rows.append((f"[{title}]({path.name})" if page else title, f"{made} of {items}", *counts))
+    for paper in dict.fromkeys(one.paper for one in ITEMS.values()):
+        path = pages / f"{paper}.md"
+        title = paper
+        if path.exists():
+            first = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+            title = f"[{first}]({path.name})"
+        items = [name for name, one in ITEMS.items() if one.paper == paper]
+        made = [name for name in items if name in decided]
+        here = [one for name in made for one in decided[name]]
+        rows.append((title, f"{len(made)} of {len(items)}", *_counts(here)))
+    everything = [one for each in decided.values() for one in each]
+    rows.append(("all", "", *_counts(everything)))
     found = table(("paper", "items made", *map(str, Verdict)), rows)
-    total = sum(count for _, _, *counts in rows for count in counts if isinstance(count, int))
+    tests = sum(one.claim.p_value is not None for one in everything)
     return f"""# The papers, again
 
 Tables and figures of the papers behind robaudit, made again with robaudit on networks and images
@@ -129,8 +210,10 @@ ordinary run folder.
 
 A conclusion *holds* or *does not hold* if a test at {LEVEL:g} says so, and *cannot be told*
 otherwise. The tests are about the networks and images named on the page: often others than the
-paper's. The {total} tests are not corrected for their number: one in a hundred may be wrong. The
-pages say in which form they were made: *quick* had about a tenth of the images of *standard*.
+paper's. Of {tests} tests at {LEVEL:g}, one in a hundred may be wrong. In brackets: what is left if
+they are corrected for their number by Holm's method, so that with probability {1 - FAMILY:g} no
+verdict is wrong by chance. All conclusions, with their p-values:
+[conclusions.json](conclusions.json).
 
 What depends on the estimator or the attack:
 
@@ -145,7 +228,7 @@ counted votes that cannot be told.
 - ASR depends on the strength of the attack; the tests use the nearest flip that a stronger one
 finds ([smoothed.md](smoothed.md)).
 
-Not made: CIFAR-100 and ResNet18; heat maps, a clean accuracy of 98.5 %, and l2 attacks of the
-smoothed analysis; Table 1 of Rice et al. on CIFAR-10 networks trained here, and on one trained
-with PGD; times on a GPU. Where an item has a form for that, its part of the page names the command.
+Not made: ResNet18, and networks trained on all of CIFAR-10, which is not at hand; heat maps, and
+l2 attacks of the smoothed analysis; times on a GPU. Where an item has a form for that, its part of
+the page names the command.
 """

@@ -22,7 +22,7 @@ from tests.research.papers.item import (
     judged,
     lower,
 )
-from tests.research.papers.page import write
+from tests.research.papers.page import conclusions, corrected, holm, write
 from tests.shared import needs_shared
 
 
@@ -45,7 +45,7 @@ def test_a_page_has_its_item_its_picture_and_its_conclusions(tmp_path: Path) -> 
 
 def test_other_items_stay_on_their_page(tmp_path: Path) -> None:
     where = session(tmp_path)
-    claim = Claim("one", Verdict.HOLDS, "p = .001")
+    claim = Claim("one", Verdict.HOLDS, "p = .04", 0.04)
     (page, _) = write(where, {"rice-table1": Part("first", (claim,))})
     page.write_text(
         "# Title\n\nWritten by hand.\n\n" + page.read_text(encoding="utf-8").partition("\n\n")[2],
@@ -56,7 +56,33 @@ def test_other_items_stay_on_their_page(tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert text.startswith("# Title\n\nWritten by hand.\n\n## Conclusions")
     assert ("first" in text, "second" in text, "third" in text) == (True, False, True)
-    assert text.count("| one | **holds** |") == 3
+    assert text.count("| one | **holds** | cannot be told |") == 3
+    kept = conclusions(page.parent)
+    assert list(kept) == ["rice-table1", "rice-fig1"]
+    assert kept["rice-fig1"] == [claim, claim]
+
+
+def test_pages_of_other_papers_are_corrected_for_new_tests(tmp_path: Path) -> None:
+    where = session(tmp_path)
+    alone = Claim("one", Verdict.FAILS, "p = .03", 0.03)
+    (page, _) = write(where, {"rice-table1": Part("first", (alone,))})
+    assert "| one | **does not hold** | does not hold |" in page.read_text(encoding="utf-8")
+    many = tuple(Claim("another", Verdict.OPEN, "p = .5", 0.5) for _ in range(3))
+    (_, _, index) = write(where, {"giraudon-heat": Part("second", many)})
+    assert "| one | **does not hold** | cannot be told |" in page.read_text(encoding="utf-8")
+    assert "| all |  | 0 (0) | 1 (0) | 3 (4) |" in index.read_text(encoding="utf-8")
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.02, 0.005, 0.03, 0.011], 0.05) == [True, True, True, True]
+    assert holm([0.03, 0.005, 0.03, 0.011], 0.05) == [False, True, False, True]
+    assert holm([0.01, 0.02], 0.015) == [False, False]
+    assert holm([], 0.05) == []
+
+
+def test_without_a_test_nothing_is_confirmed() -> None:
+    claims = [Claim("x", Verdict.OPEN, "a matter of the eye"), Claim("y", Verdict.HOLDS, "", 0.04)]
+    assert corrected(claims) == [Verdict.OPEN, Verdict.HOLDS]
 
 
 def test_verdicts_follow_the_tests() -> None:
