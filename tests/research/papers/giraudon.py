@@ -56,7 +56,7 @@ RADII = {
     IMAGENET: 60,
 }
 """Images."""
-RANDOM = {MNIST: 100, CIFAR_ADV: 200}
+RANDOM = {MNIST: 100, CIFAR_ADV: 600}
 HEAT = 1000
 CORRUPTIONS = ("gaussian_blur", "fog", "brightness", "contrast", "jpeg")
 

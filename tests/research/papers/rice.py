@@ -37,7 +37,7 @@ BOX = {
     RESNET: (0.03, 30, 500),
 }
 """Half-width of the box, images, and copies for plain Monte Carlo: those of the paper."""
-SPATIAL = {CIFAR_MIX: 100}
+SPATIAL = {CIFAR_MIX: 300}
 Q = (1, 10, 100, 1000)
 
 
@@ -86,7 +86,7 @@ def in_space(session: Session, network: str) -> Run:
     )
 
 
-PHOTOS = 16
+PHOTOS = 12
 """Of ImageNet."""
 COPIES = (50, 200, 800, 3200, 12_800)
 TEMPERATURES = (12, 20, 40, 80)
