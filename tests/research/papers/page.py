@@ -72,7 +72,7 @@ def corrected(claims: Sequence[Claim]) -> list[Verdict]:
     """The verdicts after Holm's correction at :data:`FAMILY`: those that it does not confirm cannot
     be told."""
     places = [i for i, one in enumerate(claims) if one.p_value is not None]
-    kept = holm([claims[i].p_value or 0.0 for i in places], FAMILY)
+    kept = holm([p for one in claims if (p := one.p_value) is not None], FAMILY)
     confirmed = {i for i, one in zip(places, kept, strict=True) if one}
     return [one.verdict if i in confirmed else Verdict.OPEN for i, one in enumerate(claims)]
 
@@ -157,7 +157,8 @@ def _write(
         ]
     tests = (
         f"Each conclusion is decided by a test at {LEVEL:g}; intervals are 95 %, both by "
-        "robaudit's bootstrap over images unless stated. "
+        "robaudit's bootstrap over images unless stated; of a mean, the larger p-value of it and a "
+        "t test counts. "
         f"With fewer than {FEWEST} images, or with images that are all alike, nothing is decided. "
         "*Corrected*: for the number of tests on all pages ([how](README.md))."
     )
@@ -210,9 +211,12 @@ ordinary run folder.
 
 A conclusion *holds* or *does not hold* if a test at {LEVEL:g} says so, and *cannot be told*
 otherwise. The tests are about the networks and images named on the page: often others than the
-paper's. Of {tests} tests at {LEVEL:g}, one in a hundred may be wrong. In brackets: what is left if
-they are corrected for their number by Holm's method, so that with probability {1 - FAMILY:g} no
-verdict is wrong by chance. All conclusions, with their p-values:
+paper's. Each of {tests} tests decides wrongly with probability {LEVEL:g} at most. In brackets: what
+is left if they are corrected for their number by Holm's method. With probability {1 - FAMILY:g} or
+more, no verdict in brackets is wrong by chance, as far as the tests keep their levels: with skewed
+values of few images (12 photos, say) they decide wrongly more often. And where a first, smaller
+measurement could not tell, more images were taken and the first kept among them, so that some
+p-values are a little too small. All conclusions with their p-values:
 [conclusions.json](conclusions.json).
 
 What depends on the estimator or the attack:

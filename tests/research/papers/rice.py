@@ -13,6 +13,7 @@ from robaudit.methods.intermediate_q.qnorm_path import QNormPath
 from tests.research.papers.han import CIFAR_ADV, CIFAR_MIX, MNIST, MNIST_ADV, NAMES, RESNET
 from tests.research.papers.item import (
     IMAGENET,
+    LITE0,
     TO_TRAIN,
     TRAININGS,
     Claim,
@@ -58,18 +59,6 @@ def in_box(session: Session, network: str) -> Run:
     )
 
 
-def on_photos(session: Session) -> Run:
-    """Norms of the loss of the ImageNet network in a box."""
-    q = [1, 100]
-    estimators = [
-        {"qnorm_mc": {"draws": session.draws(500), "q": q}},
-        {"qnorm_path": {"temperatures": TEMPERATURES[0], "q": q}},
-        {"adversarial_loss": {"restarts": 1}},
-    ]
-    noise = {"kind": "uniform", "eps": [0.03]}
-    return session.run("rice-imagenet", IMAGENET, session.images(PHOTOS), estimators, noise)
-
-
 def in_space(session: Session, network: str) -> Run:
     """The same for flips, scales, rotations and shifts."""
     estimators = [
@@ -88,6 +77,21 @@ def in_space(session: Session, network: str) -> Run:
 
 PHOTOS = 12
 """Of ImageNet."""
+PHOTO_Q = (1, 100)
+
+
+def on_photos(session: Session) -> Run:
+    """Norms of the loss of the ImageNet network in a box."""
+    q = list(PHOTO_Q)
+    estimators = [
+        {"qnorm_mc": {"draws": session.draws(500), "q": q}},
+        {"qnorm_path": {"temperatures": TEMPERATURES[0], "q": q}},
+        {"adversarial_loss": {"restarts": 1}},
+    ]
+    noise = {"kind": "uniform", "eps": [0.03]}
+    return session.run("rice-imagenet", IMAGENET, session.images(PHOTOS), estimators, noise)
+
+
 COPIES = (50, 200, 800, 3200, 12_800)
 TEMPERATURES = (12, 20, 40, 80)
 GROWING = 60
@@ -352,7 +356,7 @@ def cifar10(session: Session) -> Part:
     ):
         claims.append(lower(f"CIFAR-10: {text}", path[less][q], path[more][q], about))
     seen = len(runs["standard"][0].table.ids)
-    trained = min(TO_TRAIN["cifar10"], session.images(TO_TRAIN["cifar10"]))
+    trained = session.to_train("cifar10", TO_TRAIN["cifar10"])
     rows = [row for name, each in runs.items() for row in evaluated(each, name)]
     body = f"""The paper's rows are above
 ([rice-table1](#rice-table1-table-1-norms-of-the-loss-in-a-box)). Here: `small_cnn`, {trained:,}
@@ -367,13 +371,10 @@ and overfit, so their losses are larger than the paper's. {TRAININGS}
     return Part(body, tuple(claims))
 
 
-PHOTO_Q = (1, 100)
-
-
 @item("rice-imagenet", "Table 1 on ImageNet")
 def imagenet(session: Session) -> Part:
     """Norms of the loss of a network that the paper does not have."""
-    name = "EfficientNet-Lite0"
+    name = LITE0
     runs = [on_photos(session)]
     plain, path = (norms(runs, e, PHOTO_Q) for e in ("qnorm_mc", "qnorm_path"))
     worst = largest(runs)
@@ -390,7 +391,7 @@ def imagenet(session: Session) -> Part:
     ]
     rows.append(("adversarial_loss", "", "", shown(worst)))
     head = ("estimator", *(NAMES_OF_Q[q] for q in PHOTO_Q), "largest")
-    body = f"""The paper stops at CIFAR-10. EfficientNet-Lite0 of timm, {plain[1].shape[1]} photos,
+    body = f"""The paper stops at CIFAR-10. {LITE0} of timm, {plain[1].shape[1]} photos,
 eps .03; `qnorm_mc` with {session.draws(500)} copies, `qnorm_path` with {TEMPERATURES[0]}
 temperatures, `adversarial_loss` with one start.
 
@@ -454,7 +455,7 @@ def table2(session: Session) -> Part:
 
 {table(("training", *HEAD[1:]), paper)}
 
-Here: one hidden layer of 128, {min(60_000, session.images(IMAGES_TRAINED)):,} training images,
+Here: one hidden layer of 128, {session.to_train("mnist", IMAGES_TRAINED):,} training images,
 {EPOCHS} epochs (`robaudit.methods.training`), 50 copies or 25 temperatures and 2 steps as in the
 paper; means of {len(session.seeds)} trainings on the first {seen:,} test images.
 {TRAININGS}

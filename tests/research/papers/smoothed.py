@@ -18,10 +18,17 @@ from robaudit.methods.training.network import Normalised
 from robaudit.models.architectures import mlp
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.normal_moments import mean_of_larger, probability_of_larger
-from tests.research.papers.han import PHOTO_LEVELS, on_photos, standard_errors
+from tests.research.papers.han import (
+    OWN,
+    PHOTO_LEVELS,
+    on_photos,
+    squared_errors,
+    standard_errors,
+)
 from tests.research.papers.item import (
-    ABOVE_0,
+    ALL_PHOTOS,
     IMAGENET,
+    LITE0,
     TO_TRAIN,
     TRAININGS,
     Claim,
@@ -32,7 +39,6 @@ from tests.research.papers.item import (
     at_most,
     correct,
     item,
-    judged,
     lower,
     mean,
     number,
@@ -207,9 +213,8 @@ class Trained:
             (section,) = run.section("curves")
             found = next((one.summary for key, one in section.items() if key.value == kind), None)
             sums.append(found)
-        if len(sums) == 1:
-            return "" if sums[0] is None else summed(sums[0])
-        return ", ".join("-" if one is None else summed(one, ends=False) for one in sums)
+        ends = len(sums) == 1
+        return ", ".join("-" if one is None else summed(one, ends=ends) for one in sums)
 
 
 def trained_for(
@@ -290,11 +295,11 @@ def fig6(session: Session) -> Part:
         for i, s in enumerate(SIGMAS)
     ]
     claims.append(
-        lower(
+        at_most(
             "independence costs nothing: the integral is as near as with all covariances",
-            off.mean(0),
-            full.mean(0),
-            "error: moments minus integral",
+            (off - full).mean(0),
+            0.01,
+            "error: integral minus moments, mean over all sigma",
         )
     )
     rows = [
@@ -344,12 +349,12 @@ def fig7(session: Session) -> Part:
         for i, (k, v) in enumerate(lines.items())
     )
     claims = [
-        judged(
+        at_most(
             "eq. 14 is an upper bound of P_c",
-            p.shape[1],
-            lambda at: float(p[:, at].mean()),
-            "closed form less integral",
-            ABOVE_0,
+            (p < -1e-6).any(0).astype(float),
+            0.01,
+            "share of images for which it is not, at any sigma",
+            largest=1.0,
         ),
         at_most("eq. 14 is close to P_c", np.abs(p).mean(0), 0.05, "mean error over all sigma"),
         at_most(
@@ -367,8 +372,8 @@ def fig7(session: Session) -> Part:
         lower(
             "errors are larger for larger variance: P_c",
             np.abs(p[0]),
-            np.abs(p).max(0),
-            "largest error over sigma minus error at the smallest sigma",
+            np.abs(p[-1]),
+            f"error at sigma {SIGMAS[-1]:g} minus error at {SIGMAS[0]:g}",
         ),
         lower(
             "errors are larger for larger variance: smoothed margin",
@@ -478,26 +483,22 @@ AT_EQUAL_ACCURACY = (
         "MCR",
         "MSCR",
     ),
-    (Comparison("MSCR is more robust to attacks than Zhen", nearest_flip, ATTACK), "Zhen", "MSCR"),
-    (Comparison("MCR is more robust to attacks than Zhen", nearest_flip, ATTACK), "Zhen", "MCR"),
-    (
-        Comparison(
-            "Zhen is more robust to linear corruption than MCR", under_corruption, "accuracy, gain"
-        ),
-        "MCR",
-        "Zhen",
-    ),
     (Comparison("MH is less robust to attacks than MCR", nearest_flip, ATTACK), "MH", "MCR"),
     (Comparison("SCE is less robust to attacks than MCR", nearest_flip, ATTACK), "SCE", "MCR"),
 )
 
 
-def compared(text: str, which: Comparison, networks: tuple[Trained, Trained]) -> Claim:
-    """A comparison of two networks whose clean accuracies are about the same, else undecided."""
+def compared(
+    text: str, which: Comparison, networks: tuple[Trained, Trained], target: float | None = None
+) -> Claim:
+    """A comparison of two networks whose clean accuracies are about the same, and near the target
+    if there is one; else undecided."""
     one, other = networks
     both = f"clean accuracies {number(one.accuracy)} and {number(other.accuracy)}"
     if abs(one.accuracy - other.accuracy) > NEAR:
         return Claim(text, Verdict.OPEN, f"{both}: more than {number(NEAR)} apart, not compared")
+    if target is not None and max(abs(n.accuracy - target) for n in networks) > NEAR / 2:
+        return Claim(text, Verdict.OPEN, f"{both}: not within {number(NEAR / 2)} of the paper's")
     return lower(text, which.value(one), which.value(other), f"{both}; {which.about}")
 
 
@@ -523,7 +524,7 @@ def words(point: Point) -> str:
 
 def curves_of(session: Session, name: str, shown: dict[str, Trained]) -> str:
     """Pictures of the accuracy under attacks, noise and corruption, means of the trainings."""
-    radii = [STEP * k for k in range(1, 13)]
+    radii = [STEP * k for k in range(12)]
     attacked = {
         label: [(one.radii("radius_pgd") > r).mean(0) for r in radii]
         for label, one in shown.items()
@@ -566,9 +567,9 @@ def row_of_curves(label: str, one: Trained) -> tuple[str, ...]:
 def about_curves(session: Session) -> str:
     """What the numbers of the table are."""
     return f"""ASR: the plain attack of the paper with {session.draws(20)} steps (200 there) and one
-start (five), linf steps of {number(STEP)} up to .3. It ranks networks by how weak the attack is on
-them: *nearest* is the mean radius that `radius_attack` finds, 0 where misclassified, and the tests
-use it. Accuracies are of {CLEAN:,} test images, the others of {session.images(AUDITED)}."""
+start (five), linf steps of {number(STEP)} up to .3. It also depends on how weak the attack is on a
+network: *nearest* is the mean radius that `radius_attack` finds, 0 where misclassified, and the
+tests use it. Accuracies are of {CLEAN:,} test images, the others of {session.images(AUDITED)}."""
 
 
 @item("smoothed-fig2", "Figures 2, 4 and 5, training objectives")
@@ -599,9 +600,9 @@ def fig2(session: Session) -> Part:
         for point, one in found.items()
     ]
     shown = curves_of(
-        session, "smoothed-fig3", {name: found[point] for name, point in chosen.items()}
+        session, "smoothed-fig2", {name: found[point] for name, point in chosen.items()}
     )
-    trained = min(TO_TRAIN["mnist"], session.images(TO_TRAIN["mnist"]))
+    trained = session.to_train("mnist", TO_TRAIN["mnist"])
     body = f"""{shown}
 
 `robaudit.methods.training`: three orthogonal layers of 512, {trained:,} training images of MNIST,
@@ -611,8 +612,12 @@ of a hundred settings, and 300 epochs. The curves show the setting of each objec
 accuracy nearest to {100 * TARGET:g} % (* in the table; the paper takes the largest ASR within .3 %
 of it). The tests at equal clean accuracy take the two settings that are at most
 {100 * NEAR:g} % apart and nearest to {100 * TARGET:g} %, whatever their robustness. {TRAININGS}
-Zhen's d is on the scale of the others; the paper's 5 to 30 was not tried. Not made: the heat maps
-of figure 2 (the table has a few of their points), and curves under attacks in l2.
+Zhen's d is on the scale of the others; the paper's 5 to 30 was not tried, and what the paper says
+of Zhen at 95.5 % is that all are alike, which no test can confirm. Not made: the heat maps of
+figure 2 (the table has a few of their points), and curves under attacks in l2. The paper's figure 3
+has a clean accuracy of 98.5 %. Here MCR with d .1 reaches 98.2 % after 30 epochs (six minutes of a
+core); all three objectives: `.venv/bin/python -m tests.research.papers smoothed-fig3 --device
+cuda`.
 
 {about_curves(session)} Where there are several trainings, ASR, AMS and gamma are given for each.
 
@@ -643,14 +648,17 @@ def fig3(session: Session) -> Part:
         for name, loss in ACCURATE.items()
     }
     claims = [
-        compared(f"at a clean accuracy of 98.5 %, {one.text}", one, (found[a], found[b]))
+        compared(
+            f"at a clean accuracy of 98.5 %, {one.text}", one, (found[a], found[b]), TARGET_ACCURATE
+        )
         for one, a, b in AT_HIGH_ACCURACY
     ]
     settings = {name: words((name, number(0.05))) for name in found}
     rows = [row_of_curves(settings[name], one) for name, one in found.items()]
-    body = f"""{curves_of(session, "smoothed-fig3-accurate", found)}
+    body = f"""{curves_of(session, "smoothed-fig3", found)}
 
-As above, with {EPOCHS_ACCURATE} epochs, a margin d of .05 and one training each, so the tests are
+Networks and data of [smoothed-fig2](#smoothed-fig2-figures-2-4-and-5-training-objectives), with
+{EPOCHS_ACCURATE} epochs, a margin d of .05 and one training each, so the tests are
 about these networks and other images, not about other trainings. The paper's networks are within
 .3 % of {100 * TARGET_ACCURATE:g} %.
 
@@ -662,16 +670,13 @@ about these networks and other images, not about other trainings. The paper's ne
 
 GAMMAS = (0.75, 0.5, 0.35, 0.25, 0.15)
 """Shares of the photo in a linear corruption."""
-HUMAN = 0.25
-"""About where people recognise half of what they recognise without noise."""
 
 
 def corrupted_photos(session: Session) -> Run:
     """Votes of the ImageNet network under linear corruption."""
     noise = {"kind": "linear", "share": [round(1 - gamma, 2) for gamma in GAMMAS]}
     estimators = [{"mc": {"draws": session.draws(10)}}]
-    images = min(200, session.images(200))
-    return session.run("smoothed-imagenet", IMAGENET, images, estimators, noise)
+    return session.run("smoothed-imagenet", IMAGENET, session.images(ALL_PHOTOS), estimators, noise)
 
 
 @item("smoothed-imagenet", "Figures 6 and 3 (d) on ImageNet")
@@ -683,35 +688,26 @@ def imagenet(session: Session) -> Part:
         np.array([values(run, e, s) for s in PHOTO_LEVELS]) for e in ("mc", "logit_gaussian")
     )
     noise = np.array([standard_errors(run, s) for s in PHOTO_LEVELS])
-    off = normal - counted
-    beyond_draws = 1e4 * (off**2 - noise**2)
-    claims = [
+    claims = tuple(
         at_most(
-            f"EfficientNet-Lite0: outputs are approximately normal, sigma {s:g}",
-            beyond_draws[i],
+            f"{LITE0}: outputs are near enough to normal for logit_gaussian to be within .02 of "
+            f"mc, sigma {s:g}",
+            each,
             1e4 * 0.02**2,
-            "mean squared error of logit_gaussian less mc's variance, times 10,000",
+            OWN,
         )
-        for i, s in enumerate(PHOTO_LEVELS)
-    ]
+        for s, each in zip(
+            PHOTO_LEVELS, squared_errors(run, "logit_gaussian", PHOTO_LEVELS), strict=True
+        )
+    )
     corrupted = corrupted_photos(session)
     right = correct(corrupted).astype(float)
     shares = votes(corrupted, "linear")
-    at_human = shares[GAMMAS.index(HUMAN)]
-    claims.append(
-        lower(
-            "EfficientNet-Lite0: under linear corruption it is below people, who keep half of "
-            "their accuracy at gamma .25",
-            at_human,
-            right / 2,
-            "half of the clean accuracy less accuracy at gamma .25",
-        )
-    )
     rows = [
         (
             s,
             with_ends(mean(counted[i])),
-            with_ends(mean(np.abs(off[i]))),
+            with_ends(mean(np.abs(normal[i] - counted[i]))),
             number(float(noise[i].mean()) * (2 / np.pi) ** 0.5),
         )
         for i, s in enumerate(PHOTO_LEVELS)
@@ -722,18 +718,20 @@ def imagenet(session: Session) -> Part:
     ]
     head = ("sigma", "sampled", "error of logit_gaussian", "of mc")
     body = f"""The paper stops at MNIST, and its eqs. 16 and 17 at fully connected networks. Here
-the moments of the logits of EfficientNet-Lite0 (timm) are those of copies (`logit_gaussian`, with
-all covariances), on {counted.shape[1]} photos; *of mc* is the part of the error that `mc`'s own
-{session.draws(200)} copies make. The test takes squared errors less the variance of `mc`, against
-.02 squared.
+the moments of the logits of {LITE0} (timm) are those of 96 copies, with all covariances
+(`logit_gaussian`, which corrects for skewness, and counts votes where the margins of an image are
+clearly not normal), on {counted.shape[1]} photos. *Of mc*: the part of the error that `mc`'s own
+{session.draws(200)} copies make. The tests take squared errors less the variance of `mc`, against
+.02 squared; what the 96 copies cost counts against `logit_gaussian`.
 
 {table(head, rows)}
 
 Accuracy under linear corruption, gamma x + (1 - gamma) n, {len(right)} photos with
-{session.draws(10)} draws each; people recognise about half at gamma {number(HUMAN)}:
+{session.draws(10)} draws each. People recognise about half at gamma .25, of 10 classes where this
+network has 1,000:
 
 {table(("gamma", "accuracy"), by_gamma)}"""
-    return Part(body, tuple(claims))
+    return Part(body, claims)
 
 
 def votes(run: Run, noise: str) -> Floats:

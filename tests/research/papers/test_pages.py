@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy.stats import ttest_1samp
 
 from tests.research.papers import __main__ as command
 from tests.research.papers.giraudon import radii, score, with_radii
@@ -18,11 +20,13 @@ from tests.research.papers.item import (
     Session,
     Verdict,
     above,
+    all_of,
     at_most,
     judged,
     lower,
 )
 from tests.research.papers.page import conclusions, corrected, holm, write
+from tests.research.papers.smoothed import Comparison, Trained, compared, equals
 from tests.shared import needs_shared
 
 
@@ -37,7 +41,7 @@ def test_a_page_has_its_item_its_picture_and_its_conclusions(tmp_path: Path) -> 
     assert (page.parent / f"{name}.png").stat().st_size < 100_000
     assert f"]({name}.png)" in text
     rows = [line for line in text.splitlines() if line.startswith(f"| [{name}]")]
-    assert len(rows) == 6
+    assert len(rows) == 4
     assert all(any(f"**{verdict}**" in row for verdict in Verdict) for row in rows)
     assert "## giraudon-fig4: Figure 4, radius against difficulty\n\nNot made yet." in text
     assert "(giraudon.md)" in index.read_text(encoding="utf-8")
@@ -107,6 +111,56 @@ def test_verdicts_follow_the_tests() -> None:
     assert open_claim.verdict is Verdict.OPEN
     assert open_claim.evidence.startswith("mean .050 [")
     assert open_claim.evidence.endswith("n = 50")
+
+
+def test_trainings_on_both_sides_decide_nothing() -> None:
+    images = np.linspace(-0.1, 0.3, 200)
+    alike = lower("x", np.zeros((3, 200)), np.array([images, images, images + 0.1]), "gain")
+    assert (alike.verdict, alike.p_value is not None) == (Verdict.HOLDS, True)
+    assert "(trainings: .100, .100, .200)" in alike.evidence
+    apart = lower("x", np.zeros((3, 200)), np.array([images, images, images - 0.2]), "gain")
+    assert (apart.verdict, apart.p_value) == (Verdict.OPEN, None)
+
+
+def test_a_mean_of_few_images_is_not_surer_than_by_a_t_test() -> None:
+    few = np.random.default_rng(0).normal(0.9, 1, 12)
+    claim = lower("x", np.zeros(12), few, "gain")
+    assert claim.p_value is not None
+    assert claim.p_value >= ttest_1samp(few, 0).pvalue
+
+
+def test_a_conclusion_of_several_is_as_sure_as_the_least() -> None:
+    sure, less = Claim("x", Verdict.HOLDS, "a", 0.001), Claim("x", Verdict.HOLDS, "b", 0.009)
+    unsure, failing = Claim("x", Verdict.OPEN, "c", 0.4), Claim("x", Verdict.FAILS, "d", 0.002)
+    assert all_of([sure, less]) is less
+    assert all_of([sure, unsure, less]) is unsure
+    assert all_of([unsure, failing, less]) is failing
+    untested = Claim("x", Verdict.OPEN, "e")
+    assert all_of([sure, untested]) is untested
+
+
+def test_networks_are_compared_at_equal_accuracy_only() -> None:
+    def network(accuracy: float) -> Trained:
+        clean = np.zeros((1, 1000))
+        clean[:, : round(1000 * accuracy)] = 1.0
+        return Trained([], clean)
+
+    def first_half(one: Trained) -> NDArray[np.float64]:
+        return one.clean[:, ::2]
+
+    which = Comparison("better", first_half, "share")
+    near = (network(0.95), network(0.955))
+    assert compared("x", which, near).p_value is not None
+    assert "not compared" in compared("x", which, (network(0.93), near[1])).evidence
+    off = compared("x", which, near, target=0.985)
+    assert (off.verdict, off.p_value) == (Verdict.OPEN, None)
+    found = {
+        ("A", "1"): network(0.93),
+        ("A", "2"): network(0.951),
+        ("B", "1"): network(0.932),
+        ("B", "2"): network(0.953),
+    }
+    assert equals(found, "A", "B") == (("A", "2"), ("B", "2"))
 
 
 @needs_shared
