@@ -57,7 +57,7 @@ RADII = {
     FASHION: 500,
     CIFAR_ADV: 1000,
     RESNET: 100,
-    IMAGENET: 60,
+    IMAGENET: 30,
 }
 """Images."""
 RANDOM = {MNIST: 100, CIFAR_ADV: 600}

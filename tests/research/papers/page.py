@@ -205,7 +205,8 @@ that fit two cores, with error bars and a verdict for each of the papers' conclu
     .venv/bin/python -m tests.research.papers han-fig1 --full --device cuda
 
 It reads the networks and images in `../shared`, and keeps its runs in `build/papers`; each is an
-ordinary run folder.
+ordinary run folder. The standard form takes about five hours of one core (AMD EPYC), and may be
+interrupted at any moment.
 
 {found}
 
@@ -221,13 +222,16 @@ p-values are a little too small. All conclusions with their p-values:
 
 What depends on the estimator or the attack:
 
-- `taylor` follows `mmse` closely on some networks only; on ordinary ones it is far off
-([han.md](han.md)).
-- Softmax and p_robust correlate more on robust networks if p_robust is that of `mmse`; with
-counted votes that cannot be told.
-- Norms at q = 10 and more need a sampler that follows the loss: plain copies stay far below
+- `taylor` follows `mmse` closely on one of five networks, a CNN of MNIST ([han.md](han.md)).
+- Softmax and p_robust correlate more on robust networks if p_robust is that of `mmse`. By counted
+votes they do on one network of two.
+- `mmse` with 10 copies is further from its limit than `mc` with 1,000 copies is from its own, on
+three networks of three.
+- Norms at q = 100 and more need a sampler that follows the loss: plain copies stay below. At q = 10
+two ordinary networks need it, too (a CNN of MNIST and ResNet20), and robust ones do not
 ([rice.md](rice.md)).
-- R_nu rewards a small slope of a logistic regression, which changes no decision
+- R_nu varies less than R_m between easy and hard images, but not on an adversarially trained
+network. It rewards a small slope of a logistic regression, which changes no decision
 ([giraudon.md](giraudon.md)).
 - ASR depends on the strength of the attack; the tests use the nearest flip that a stronger one
 finds ([smoothed.md](smoothed.md)).

@@ -362,8 +362,8 @@ def cifar10(session: Session) -> Part:
 ([rice-table1](#rice-table1-table-1-norms-of-the-loss-in-a-box)). Here: `small_cnn`, {trained:,}
 images of CIFAR-10 (the training set is not at hand: the first test images), {CIFAR_EPOCHS}
 epochs, 20 copies or 10 steps of PGD, eps .03; means of
-{len(session.seeds)} trainings on {seen} other images. The networks are small, trained on little,
-and overfit, so their losses are larger than the paper's. {TRAININGS}
+{len(session.seeds)} trainings on {seen} other images. The networks are small and trained on little,
+so their losses are larger than the paper's, and the box changes them less. {TRAININGS}
 
 {table(("training", *OURS[1:]), rows)}
 
