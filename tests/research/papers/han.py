@@ -67,7 +67,7 @@ GRID = {
     LINEAR: (GREY, 1000, 1000, 32),
     MNIST: (GREY, 1000, 1000, 32),
     MNIST_ADV: (GREY, 1000, 1000, 32),
-    FASHION: (GREY, 1000, 1000, 32),
+    FASHION: (GREY, 2000, 1000, 32),
     CIFAR_MIX: (COLOUR, 1000, 1000, 32),
     CIFAR_ADV: (COLOUR, 1000, 1000, 32),
     RESNET: (COLOUR, 300, 500, 10),
@@ -99,7 +99,7 @@ def by_class(session: Session, network: str) -> Run:
         FASHION: (0.25, 2000, 200),
         MNIST: (0.5, 2000, 200),
         RESNET: (0.05, 1000, 100),
-        CIFAR100: (0.05, 1000, 100),
+        CIFAR100: (0.05, 2000, 100),
     }[network]
     estimators = [
         {"mc": {"draws": session.draws(draws)}},

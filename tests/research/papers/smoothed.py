@@ -140,7 +140,7 @@ LOSSES: dict[str, dict[str, Any]] = {
         f"d {number(d)}, sigma {number(sigma)}": {"mscr": {"d": d, "sigma": sigma}}
         for d, sigma in ((0.5, 0.1), (0.75, 0.1), (1, 0.1), (0.5, 0.7))
     },
-    "Zhen": {f"d {number(d)}, sigma .100": {"zhen": {"d": d, "sigma": 0.1}} for d in (0.5, 1, 1.5)},
+    "Zhen": {f"d {number(d)}, sigma .100": {"zhen": {"d": d, "sigma": 0.1}} for d in (0.5, 1)},
     "MH": {f"d {number(d)}": {"hinge": {"d": d}} for d in (0.5, 1)},
     "SCE": {"": "cross_entropy"},
     "SC-SCE": {"sigma .100": {"smoothed_cross_entropy": {"sigma": 0.1}}},
