@@ -135,7 +135,7 @@ def computed(session: Session) -> dict[str, Floats]:
 
 
 LOSSES: dict[str, dict[str, Any]] = {
-    "MCR": {f"d {number(d)}": {"mcr": {"d": d}} for d in (0.5, 0.75, 1, 1.5)},
+    "MCR": {f"d {number(d)}": {"mcr": {"d": d}} for d in (0.5, 0.75, 1, 1.5, 2)},
     "MSCR": {
         f"d {number(d)}, sigma {number(sigma)}": {"mscr": {"d": d, "sigma": sigma}}
         for d, sigma in ((0.5, 0.1), (0.75, 0.1), (1, 0.1), (0.5, 0.7))
