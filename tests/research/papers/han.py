@@ -70,7 +70,7 @@ GRID = {
     FASHION: (GREY, 2000, 1000, 32),
     CIFAR_MIX: (COLOUR, 1000, 1000, 32),
     CIFAR_ADV: (COLOUR, 1000, 1000, 32),
-    RESNET: (COLOUR, 300, 500, 10),
+    RESNET: (COLOUR, 500, 500, 10),
     CIFAR100: (COLOUR, 200, 500, 10),
 }
 """Noise levels, images, copies for mc and for mmse."""
