@@ -214,7 +214,7 @@ A conclusion *holds* or *does not hold* if a test at {LEVEL:g} says so, and *can
 otherwise. The tests are about the networks and images named on the page: often others than the
 paper's. Each of {tests} tests decides wrongly with probability {LEVEL:g} at most. In brackets: what
 is left if they are corrected for their number by Holm's method. With probability {1 - FAMILY:g} or
-more, no verdict in brackets is wrong by chance, as far as the tests keep their levels: with skewed
+more, no verdict in brackets is wrong, as far as the tests keep their levels: with skewed
 values of few images (30 photos, say) they decide wrongly more often. And where a first, smaller
 measurement could not tell, more images were taken and the first kept among them, so that some
 p-values are a little too small. All conclusions with their p-values:
