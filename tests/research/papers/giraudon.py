@@ -108,6 +108,10 @@ def with_radii(run: Run, estimator: str = "") -> tuple[Floats, Floats]:
     return np.where(correct(run), values(run, name), 0.0), values(run, "difficulty")
 
 
+SCORES = (("R_m", False), ("R_nu", True))
+"""Names, and whether radii are divided by difficulties."""
+
+
 def score(r: Floats, g: Floats, nu: bool, at: Places) -> float:
     """R_m, or R_nu, of the images at some places, by the definitions of docs/research/scores.md."""
     used = at[(r[at] == 0) | (g[at] > 0)] if nu else at
@@ -152,6 +156,12 @@ def steadier(name: str, r: Floats, g: Floats) -> Claim:
     return judged(text, len(r), gain, "relative variation: R_m minus R_nu", ABOVE_0)
 
 
+def of_halves(r: Floats, g: Floats, nu: bool) -> list[str]:
+    """Cells of a table: the score of the easier half, of the harder half, and their relative
+    variation."""
+    return [with_ends(measured(len(r), partial(half, r, g, nu, k))) for k in range(3)]
+
+
 @item("giraudon-table1", "Table 1, scores on easy and hard images")
 def table1(session: Session) -> Part:
     """R_m and R_nu of both halves."""
@@ -161,10 +171,9 @@ def table1(session: Session) -> Part:
         for search, (r, g) in both(session, net).items():
             chosen = {"all": (r, g)} | ({} if (r > 0).all() else {"correct": (r[r > 0], g[r > 0])})
             for only, (a, b) in chosen.items():
-                n = len(a)
-                for name, nu in (("R_m", False), ("R_nu", True)):
-                    ends = [with_ends(measured(n, partial(half, a, b, nu, k))) for k in range(3)]
-                    rows.append((NAMES[net], search, f"{only} {n}", name, *ends))
+                for name, nu in SCORES:
+                    some = f"{only} {len(a)}"
+                    rows.append((NAMES[net], search, some, name, *of_halves(a, b, nu)))
                 claims.append(steadier(f"{NAMES[net]}, {only} images, {search}", a, b))
     lenet = ("LeNet5, MNIST", 55.2, 24.6, ".38", 1.63, 1.91, ".08")
     resnet = ("ResNet18, CIFAR-10", 11.4, 4.5, ".44", ".68", ".54", ".12")
@@ -188,7 +197,7 @@ def table2(session: Session) -> Part:
     for plain, robust in ((RESNET, CIFAR_ADV), (MNIST, MNIST_ADV)):
         (r0, g0), (r1, g1) = (with_radii(radii(session, net)) for net in (plain, robust))
         n = min(len(r0), len(r1))
-        for name, nu in (("R_m", False), ("R_nu", True)):
+        for name, nu in SCORES:
             ends = [
                 with_ends(measured(n, partial(score, r, g, nu))) for r, g in ((r0, g0), (r1, g1))
             ]
@@ -321,6 +330,15 @@ def on_a_line(name: str, r: Floats, g: Floats, limit: float) -> tuple[Claim, Cla
     )
 
 
+def about_line(r: Floats, g: Floats) -> tuple[str, str]:
+    """Cells of a table: R^2 of the line through the origin, and the correlation."""
+    line, grows = (
+        with_ends(measured(len(r), partial(of_points, value, r, g)))
+        for value in (squared, correlated)
+    )
+    return line, grows
+
+
 @item("giraudon-fig4", "Figure 4, radius against difficulty")
 def fig4(session: Session) -> Part:
     """Points and the line through the origin."""
@@ -343,17 +361,8 @@ def fig4(session: Session) -> Part:
     rows = []
     claims: list[Claim] = []
     for net, (r, g) in points.items():
-        n = len(r)
-        line = partial(of_points, squared, r, g)
-        grows = partial(of_points, correlated, r, g)
-        rows.append(
-            (
-                NAMES[net],
-                int(((r > 0) & (g > 0)).sum()),
-                with_ends(measured(n, line)),
-                with_ends(measured(n, grows)),
-            )
-        )
+        used = int(((r > 0) & (g > 0)).sum())
+        rows.append((NAMES[net], used, *about_line(r, g)))
         claims += on_a_line(NAMES[net], r, g, 0.9 if net == LINEAR else 0.5)
     body = f"""{shown}
 
@@ -368,26 +377,18 @@ directions).
 @item("giraudon-imagenet", "Table 1 and figure 4 on ImageNet")
 def imagenet(session: Session) -> Part:
     """Scores and the line of a network that the paper does not have."""
-    name = LITE0
     r, g = with_radii(radii(session, IMAGENET))
-    n = len(r)
-    ends = {
-        nu: [with_ends(measured(n, partial(half, r, g, nu, k))) for k in range(3)]
-        for nu in (False, True)
-    }
-    rows = [("R_m", *ends[False]), ("R_nu", *ends[True])]
-    claims = (steadier(name, r, g), *on_a_line(name, r, g, 0.5))
-    grows = partial(of_points, correlated, r, g)
-    line = partial(of_points, squared, r, g)
-    found = table(("score", "easy", "hard", "relative variation"), rows)
-    body = f"""The paper stops at CIFAR-10. {LITE0} of timm, {n} photos of different
+    claims = (steadier(LITE0, r, g), *on_a_line(LITE0, r, g, 0.5))
+    rows = [(name, *of_halves(r, g, nu)) for name, nu in SCORES]
+    fit, grows = about_line(r, g)
+    body = f"""The paper stops at CIFAR-10. {LITE0} of timm, {len(r)} photos of different
 classes among 1,000, l2 radii of an attack in pixels of [0, 1]; {int((r > 0).sum())} photos are
 classified correctly.
 
-{found}
+{table(("score", "easy", "hard", "relative variation"), rows)}
 
-Radius and difficulty: correlation {with_ends(measured(n, grows))}, R^2 of the line through the
-origin {with_ends(measured(n, line))}."""
+Radius and difficulty: correlation {grows}, R^2 of the line through the
+origin {fit}."""
     return Part(body, claims)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from tests.research.papers.item import (
     Part,
     Places,
     Session,
+    Training,
     Verdict,
     above,
     all_of,
@@ -204,15 +205,19 @@ def standard_errors(run: Run, level: float) -> Floats:
     )
 
 
-def errors(session: Session, network: str, estimator: str, levels: Sequence[float] = ()) -> Floats:
+def of_mc(run: Run, level: float) -> float:
+    """The mean |error| that mc's own draws make at a noise level, as if they were normal."""
+    return float(standard_errors(run, level).mean() * (2 / np.pi) ** 0.5)
+
+
+def errors(run: Run, estimator: str, levels: Sequence[float]) -> Floats:
     """|value - mc| of each image (levels, images)."""
-    run = against_sigma(session, network)
-    return np.array(
-        [
-            np.abs(values(run, estimator, s) - values(run, "mc", s))
-            for s in levels or GRID[network][0]
-        ]
-    )
+    return np.array([np.abs(values(run, estimator, s) - values(run, "mc", s)) for s in levels])
+
+
+def errors_of(session: Session, network: str, estimator: str) -> Floats:
+    """Those of a network on all its noise levels (levels, images)."""
+    return errors(against_sigma(session, network), estimator, GRID[network][0])
 
 
 def squared_errors(run: Run, estimator: str, levels: Sequence[float]) -> Floats:
@@ -239,11 +244,7 @@ def nearer(name: str, run: Run, levels: Sequence[float]) -> list[Claim]:
         levels: of the noise, rising.
     """
     there = {key.estimator for key in run.table}
-    over = {
-        e: np.abs([values(run, e, s) - values(run, "mc", s) for s in levels]).mean(0)
-        for e in APPROXIMATE
-        if e in there
-    }
+    over = {e: errors(run, e, levels).mean(0) for e in APPROXIMATE if e in there}
     pairs = (
         ("mmse", "taylor"),
         ("mmse_mvs", "taylor_mvs"),
@@ -273,7 +274,7 @@ def nearer(name: str, run: Run, levels: Sequence[float]) -> list[Claim]:
 def fig1(session: Session) -> Part:
     """Errors of all estimators on all networks."""
     found = {
-        name: {e: (GRID[net][0], list(errors(session, net, e))) for e in APPROXIMATE}
+        name: {e: (GRID[net][0], list(errors_of(session, net, e))) for e in APPROXIMATE}
         for net, name in NAMES.items()
     }
     shown = panels(
@@ -289,8 +290,7 @@ def fig1(session: Session) -> Part:
         run = against_sigma(session, network)
         for i, sigma in enumerate(GRID[network][0]):
             ends = [mean(found[name][e][1][i]) for e in APPROXIMATE]
-            noise = standard_errors(run, sigma).mean() * (2 / np.pi) ** 0.5
-            rows.append((name, sigma, *map(with_ends, ends), number(float(noise))))
+            rows.append((name, sigma, *map(with_ends, ends), number(of_mc(run, sigma))))
     claims = []
     for network in (FASHION, RESNET, MNIST, CIFAR100):
         run = against_sigma(session, network)
@@ -299,7 +299,7 @@ def fig1(session: Session) -> Part:
         claims.append(
             at_most(
                 f"{e} is accurate for linear networks at every sigma",
-                errors(session, LINEAR, e).mean(0),
+                errors_of(session, LINEAR, e).mean(0),
                 0.02,
                 "mean error",
             )
@@ -317,30 +317,24 @@ it that `mc`'s own draws make.
 def imagenet(session: Session) -> Part:
     """Errors, distribution and softmax of a network that the paper does not have."""
     run = on_photos(session)
-    name = LITE0
-    shares = {
-        e: np.array([values(run, e, s) for s in PHOTO_LEVELS])
-        for e in ("mc", "mmse", "taylor", "softmax")
-    }
-    each = {e: np.abs(one - shares["mc"]) for e, one in shares.items() if e != "mc"}
-    claims = nearer(name, run, PHOTO_LEVELS)
-    for (low, a), (high, b) in pairwise(zip(PHOTO_LEVELS, shares["mc"], strict=True)):
-        text = f"{name}: mc falls with sigma"
+    counted, softmax = (
+        np.array([values(run, e, s) for s in PHOTO_LEVELS]) for e in ("mc", "softmax")
+    )
+    each = {e: errors(run, e, PHOTO_LEVELS) for e in ("mmse", "taylor", "softmax")}
+    photos = counted.shape[1]
+    claims = nearer(LITE0, run, PHOTO_LEVELS)
+    for (low, a), (high, b) in pairwise(zip(PHOTO_LEVELS, counted, strict=True)):
+        text = f"{LITE0}: mc falls with sigma"
         claims.append(lower(text, b, a, f"mean at sigma {low:g} minus mean at {high:g}"))
-    text = f"{name}: mmse estimates mc accurately"
+    text = f"{LITE0}: mmse estimates mc accurately"
     claims.append(at_most(text, each["mmse"].mean(0), 0.05, "mean difference over all sigma"))
-    noise = [standard_errors(run, s).mean() for s in PHOTO_LEVELS]
     rows = [
         (
             s,
-            with_ends(mean(shares["mc"][i])),
+            with_ends(mean(counted[i])),
             *(with_ends(mean(one[i])) for one in each.values()),
-            number(float(noise[i]) * (2 / np.pi) ** 0.5),
-            with_ends(
-                measured(
-                    len(shares["mc"][i]), partial(ranks, shares["mc"][i], shares["softmax"][i])
-                )
-            ),
+            number(of_mc(run, s)),
+            with_ends(measured(photos, partial(ranks, counted[i], softmax[i]))),
         )
         for i, s in enumerate(PHOTO_LEVELS)
     ]
@@ -348,7 +342,7 @@ def imagenet(session: Session) -> Part:
     shown = panels(
         session,
         "han-imagenet",
-        f"Mean error against sigma on {name}",
+        f"Mean error against sigma on {LITE0}",
         lines,
         "sigma",
         "mean |estimate - mc|",
@@ -357,7 +351,7 @@ def imagenet(session: Session) -> Part:
     head = ("sigma", "mc", *(f"error of {e}" for e in each), "of mc", "rank correlation")
     body = f"""{shown}
 
-The paper stops at CIFAR-100. {LITE0} of timm, {shares["mc"].shape[1]} photos of
+The paper stops at CIFAR-100. {LITE0} of timm, {photos} photos of
 different classes among 1,000, `mc` with {session.draws(200)} copies and `mmse` with
 {session.draws(10)}. *Of mc*: the part of each error that `mc`'s own draws make. Rank correlation:
 `mc` and softmax.
@@ -375,15 +369,14 @@ LEVELS_TRAINED = (0.1, 0.25, 0.5)
 def regularised(session: Session, weight: float, seed: int) -> Run:
     """A small CNN of FashionMNIST, trained with the gradient's norm as a penalty."""
     name = f"han-lambda-{weight:g}"
-    net = session.trained(
-        name,
+    training = Training(
         "fashion_mnist",
         {"architecture": "robaudit:small_cnn"},
         {"gradient_norm": {"weight": weight}},
         IMAGES_TRAINED,
         EPOCHS,
-        seed,
     )
+    net = session.trained(name, training, seed)
     estimators = [
         {"mc": {"draws": session.draws(500)}},
         {"mmse": {"draws": session.draws(20)}},
@@ -408,7 +401,7 @@ def fig9(session: Session) -> Part:
     for e in ("mmse", "taylor"):
         for plain, robust, _ in cases:
             for i, sigma in enumerate(GRID[plain][0]):
-                a, b = (errors(session, one, e)[i] for one in (plain, robust))
+                a, b = (errors_of(session, one, e)[i] for one in (plain, robust))
                 n = min(len(a), len(b))
                 rows.append(
                     (
@@ -429,11 +422,11 @@ def fig9(session: Session) -> Part:
             )
             claims.append(lower(text, b[:n], a[:n], f"{OWN}: ordinary minus robust network"))
     found = {
-        data: {NAMES[net]: (GRID[net][0], list(errors(session, net, "mmse"))) for net in nets}
+        data: {NAMES[net]: (GRID[net][0], list(errors_of(session, net, "mmse"))) for net in nets}
         for data, nets in (("CIFAR-10", (RESNET, CIFAR_MIX, CIFAR_ADV)),)
     }
     found["MNIST"] = {
-        NAMES[net]: (GREY, list(errors(session, net, "mmse"))) for net in (MNIST, MNIST_ADV)
+        NAMES[net]: (GREY, list(errors_of(session, net, "mmse"))) for net in (MNIST, MNIST_ADV)
     }
     shown = [
         panels(
@@ -830,23 +823,21 @@ def by_lambda(session: Session) -> Part:
     """Small CNNs trained with growing weights of the penalty."""
     runs = {w: [regularised(session, w, seed) for seed in session.seeds] for w in LAMBDAS}
 
-    def of_runs(weight: float, value: Callable[[Run, float], Floats]) -> Floats:
-        """A value of each training, level and image."""
-        return np.array([[value(run, s) for s in LEVELS_TRAINED] for run in runs[weight]])
-
-    def error_of(estimator: str) -> Callable[[Run, float], Floats]:
-        return lambda run, s: values(run, estimator, s) - values(run, "mc", s)
-
-    def own_error_of(estimator: str) -> Callable[[Run, float], Floats]:
-        return lambda run, s: squared_errors(run, estimator, (s,))[0]
-
-    noise = {w: of_runs(w, standard_errors) for w in runs}
-    apart = {(w, e): of_runs(w, error_of(e)) for w in runs for e in ("mmse", "taylor")}
-    off = {key: np.abs(one).mean(0) for key, one in apart.items()}
-    squared = {
-        (w, e): of_runs(w, own_error_of(e)).mean(1) for w in runs for e in ("mmse", "taylor")
+    # |error| by level and image; squared errors and p_robust by training and image
+    off = {
+        (w, e): np.mean([errors(run, e, LEVELS_TRAINED) for run in each], axis=0)
+        for w, each in runs.items()
+        for e in ("mmse", "taylor")
     }
-    kept = {w: of_runs(w, lambda run, s: values(run, "mc", s)).mean(1) for w in runs}
+    squared = {
+        (w, e): np.array([squared_errors(run, e, LEVELS_TRAINED).mean(0) for run in each])
+        for w, each in runs.items()
+        for e in ("mmse", "taylor")
+    }
+    kept = {
+        w: np.array([[values(run, "mc", s) for s in LEVELS_TRAINED] for run in each]).mean(1)
+        for w, each in runs.items()
+    }
     both = {
         w: [(values(run, "mmse", 0.25), values(run, "softmax")) for run in each]
         for w, each in runs.items()
@@ -859,19 +850,19 @@ def by_lambda(session: Session) -> Part:
 
     n = kept[0.0].shape[1]
     rows = []
-    for w in runs:
-        each = (
+    for w, each in runs.items():
+        means = (
             right[w],
             kept[w].mean(0),
             off[w, "mmse"].mean(0),
             off[w, "taylor"].mean(0),
         )
-        of_mc = number(float(noise[w].mean()) * (2 / np.pi) ** 0.5)
+        draws = np.mean([[of_mc(run, s) for s in LEVELS_TRAINED] for run in each])
         rows.append(
             (
                 f"{w:g}",
-                *(with_ends(mean(one)) for one in each),
-                of_mc,
+                *(with_ends(mean(one)) for one in means),
+                number(float(draws)),
                 with_ends(measured(n, partial(together, w))),
             )
         )
@@ -887,14 +878,7 @@ def by_lambda(session: Session) -> Part:
     ]
     for e in ("mmse", "taylor"):
         text = f"{e} is more accurate on the more robust network: lambda .01 against 0"
-        claims.append(
-            lower(
-                text,
-                squared[last, e],
-                squared[first, e],
-                f"{OWN}, fall",
-            )
-        )
+        claims.append(lower(text, squared[last, e], squared[first, e], f"{OWN}, fall"))
     everyone = np.arange(n)
     claims.append(
         judged(

@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ IMAGENET = "imagenet_lite0_timm"
 LITE0 = "EfficientNet-Lite0"
 """Its name."""
 ALL_PHOTOS = 200
+"""How many there are."""
 TO_TRAIN = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 4000}
 """Images to train on, of each data set."""
 
@@ -87,6 +88,24 @@ class Budget:
 STANDARD = Budget("standard", 1, 1)
 FULL = Budget("full", 10, 10)
 TRIAL = Budget("trial", 0.02, 0.05, seeds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What is trained on how much.
+
+    Attributes:
+        data: one of :data:`TO_TRAIN`.
+        network, objective, recipe: as in a training spec.
+        images, epochs: of the standard form.
+    """
+
+    data: str
+    network: Mapping[str, Any]
+    objective: Any
+    images: int
+    epochs: int
+    recipe: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Session:
@@ -165,45 +184,33 @@ class Session:
             name, robaudit.audit({"name": name, **spec}, out=folder, progress=False)
         )
 
-    def trained(
-        self,
-        name: str,
-        data: str,
-        network: Mapping[str, Any],
-        objective: Any,
-        images: int,
-        epochs: int,
-        seed: int,
-        **recipe: Any,
-    ) -> Path:
+    def trained(self, name: str, training: Training, seed: int) -> Path:
         """The folder of a network that :mod:`robaudit.methods.training` trains on ../shared/data; a
         finished training is not repeated.
 
         Args:
             name: of the folder; the seed is added.
-            data: one of :data:`TO_TRAIN`.
-            network, objective, recipe: as in a training spec.
-            images, epochs: of the standard form.
+            training: what is trained.
             seed: of the weights and the batches.
         """
         from robaudit.methods.training.spec import training_spec
         from robaudit.methods.training.trainer import train
 
         folder = self.build / "trained" / self.budget.name / f"{name}-{seed}"
-        to_train, to_audit = self.files(data)
+        to_train, to_audit = self.files(training.data)
         spec = {
             "name": name,
-            "network": dict(network),
+            "network": dict(training.network),
             "dataset": {
                 "kind": "npz",
                 "path": str(to_train),
-                "limit": self.to_train(data, images),
+                "limit": self.to_train(training.data, training.images),
             },
-            "objective": objective,
-            "epochs": epochs,
+            "objective": training.objective,
+            "epochs": training.epochs,
             "seed": seed,
             "audit": {"dataset": {"kind": "npz", "path": str(to_audit)}},
-            **recipe,
+            **training.recipe,
         }
         return train(training_spec(spec), out=folder, device=self.device)
 
@@ -483,6 +490,11 @@ def tested(text: str, p: float, about: str) -> Claim:
 def p_words(p: float) -> str:
     """A p-value in words; by the bootstrap it is never below 2 / replicates."""
     return "p <= .0001" if p <= 0.0001 else f"p = {number(p, 4 if p < 0.001 else 3)}"
+
+
+def slug(name: str) -> str:
+    """The name of a folder."""
+    return "-".join(name.lower().replace(" = ", "").replace(",", "").split())
 
 
 # --- Markdown

@@ -71,9 +71,9 @@ def holm(p_values: Sequence[float], family: float) -> list[bool]:
 def corrected(claims: Sequence[Claim]) -> list[Verdict]:
     """The verdicts after Holm's correction at :data:`FAMILY`: those that it does not confirm cannot
     be told."""
-    places = [i for i, one in enumerate(claims) if one.p_value is not None]
-    kept = holm([p for one in claims if (p := one.p_value) is not None], FAMILY)
-    confirmed = {i for i, one in zip(places, kept, strict=True) if one}
+    tested = {i: p for i, one in enumerate(claims) if (p := one.p_value) is not None}
+    rejected = holm(list(tested.values()), FAMILY)
+    confirmed = {i for i, one in zip(tested, rejected, strict=True) if one}
     return [one.verdict if i in confirmed else Verdict.OPEN for i, one in enumerate(claims)]
 
 

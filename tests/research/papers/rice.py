@@ -20,10 +20,12 @@ from tests.research.papers.item import (
     Floats,
     Part,
     Session,
+    Training,
     at_most,
     item,
     lower,
     mean,
+    slug,
     table,
     values,
     with_ends,
@@ -112,12 +114,30 @@ def growing(session: Session, network: str) -> Run:
     )
 
 
+def uniform(eps: float) -> dict[str, Any]:
+    """Noise in a box of this half-width."""
+    return {"kind": "uniform", "eps": eps}
+
+
+def by_copies(q: int, draws: int, eps: float) -> dict[str, Any]:
+    """The norm of the loss in a box, by plain copies."""
+    return {"qnorm_mc": {"q": q, "draws": draws, "noise": uniform(eps)}}
+
+
+def by_path(q: int, eps: float) -> dict[str, Any]:
+    """The same, by path sampling with the paper's budget."""
+    return {"qnorm_path": {"q": q, "draws": 25, "steps": 2, "noise": uniform(eps)}}
+
+
+EPS = 0.3
+"""Of MNIST."""
+CIFAR_EPS = 0.03
 TRAINED_Q = (10, 100, 1000)
 OBJECTIVES: dict[str, Any] = {
     "standard": "cross_entropy",
-    "MC q = 1": {"qnorm_mc": {"q": 1, "draws": 50}},
-    **{f"MC q = {q:,}": {"qnorm_mc": {"q": q, "draws": 50}} for q in TRAINED_Q},
-    **{f"path q = {q:,}": {"qnorm_path": {"q": q, "draws": 25, "steps": 2}} for q in TRAINED_Q},
+    "MC q = 1": by_copies(1, 50, EPS),
+    **{f"MC q = {q:,}": by_copies(q, 50, EPS) for q in TRAINED_Q},
+    **{f"path q = {q:,}": by_path(q, EPS) for q in TRAINED_Q},
 }
 """The first two are MNIST networks of table 1."""
 IMAGES_TRAINED = 10_000
@@ -129,13 +149,13 @@ def trained_by_norm(session: Session, name: str) -> list[Run]:
     table 1; a run for each training."""
     net = {"architecture": "robaudit:mlp", "architecture_options": {"sizes": [784, 128, 10]}}
     training = Training("mnist", net, OBJECTIVES[name], IMAGES_TRAINED, EPOCHS)
-    return evaluated_trainings(session, f"rice-{slug(name)}", training, Evaluation(0.3, 200, 2000))
+    return evaluated_trainings(session, f"rice-{slug(name)}", training, Evaluation(EPS, 200, 2000))
 
 
 CIFAR_OBJECTIVES: dict[str, Any] = {
     "standard": "cross_entropy",
-    "MC q = 1": {"qnorm_mc": {"q": 1, "draws": 20}},
-    "PGD-10": {"pgd": {"eps": 0.03, "steps": 10}},
+    "MC q = 1": by_copies(1, 20, CIFAR_EPS),
+    "PGD-10": {"pgd": {"eps": CIFAR_EPS, "steps": 10}},
 }
 """Those of table 1."""
 CIFAR_EPOCHS = 15
@@ -147,23 +167,7 @@ def trained_on_cifar(session: Session, name: str) -> list[Run]:
     net = {"architecture": "robaudit:small_cnn", "architecture_options": options}
     training = Training("cifar10", net, CIFAR_OBJECTIVES[name], TO_TRAIN["cifar10"], CIFAR_EPOCHS)
     where = f"rice-cifar10-{slug(name)}"
-    return evaluated_trainings(session, where, training, Evaluation(0.03, 100, 500))
-
-
-def slug(name: str) -> str:
-    """The name of a folder."""
-    return name.lower().replace(" = ", "").replace(" ", "-").replace(",", "")
-
-
-@dataclass(frozen=True, slots=True)
-class Training:
-    """What is trained on how much."""
-
-    data: str
-    network: dict[str, Any]
-    objective: Any
-    images: int
-    epochs: int
+    return evaluated_trainings(session, where, training, Evaluation(CIFAR_EPS, 100, 500))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,30 +182,16 @@ class Evaluation:
 def evaluated_trainings(
     session: Session, name: str, training: Training, evaluation: Evaluation
 ) -> list[Run]:
-    """Norms of the loss of a network in a box; a run for each training. Objectives of the norm are
-    trained in the same box."""
-    noise = {"kind": "uniform", "eps": evaluation.eps}
-    objective = training.objective
-    if isinstance(objective, dict):
-        objective = {
-            kind: {**options, "noise": noise} if kind.startswith("qnorm") else options
-            for kind, options in objective.items()
-        }
+    """Norms of the loss of a network in a box; a run for each training."""
     copies = session.draws(evaluation.copies)
     estimators = [{"qnorm_mc": {"draws": copies}}, "qnorm_path", "adversarial_loss"]
+    images = session.images(evaluation.images)
     runs = []
     for seed in session.seeds:
-        folder = session.trained(
-            name,
-            training.data,
-            training.network,
-            objective,
-            training.images,
-            training.epochs,
-            seed,
+        folder = session.trained(name, training, seed)
+        runs.append(
+            session.run(f"{name}-{seed}", folder, images, estimators, uniform(evaluation.eps))
         )
-        images = session.images(evaluation.images)
-        runs.append(session.run(f"{name}-{seed}", folder, images, estimators, noise))
     return runs
 
 

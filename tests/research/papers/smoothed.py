@@ -21,9 +21,9 @@ from robaudit.numerics.normal_moments import mean_of_larger, probability_of_larg
 from tests.research.papers.han import (
     OWN,
     PHOTO_LEVELS,
+    of_mc,
     on_photos,
     squared_errors,
-    standard_errors,
 )
 from tests.research.papers.item import (
     ALL_PHOTOS,
@@ -35,6 +35,7 @@ from tests.research.papers.item import (
     Floats,
     Part,
     Session,
+    Training,
     Verdict,
     at_most,
     correct,
@@ -43,6 +44,7 @@ from tests.research.papers.item import (
     mean,
     number,
     pixels,
+    slug,
     table,
     values,
     with_ends,
@@ -147,10 +149,11 @@ LOSSES: dict[str, dict[str, Any]] = {
 }
 """A grid of hyper-parameters for each objective of the paper."""
 EPOCHS = 3
+D_ACCURATE = 0.05
 ACCURATE: dict[str, Any] = {
-    "MCR": {"mcr": {"d": 0.05}},
-    "MSCR": {"mscr": {"d": 0.05, "sigma": 0.1}},
-    "Zhen": {"zhen": {"d": 0.05, "sigma": 0.1}},
+    "MCR": {"mcr": {"d": D_ACCURATE}},
+    "MSCR": {"mscr": {"d": D_ACCURATE, "sigma": 0.1}},
+    "Zhen": {"zhen": {"d": D_ACCURATE, "sigma": 0.1}},
 }
 """Objectives that lose little accuracy."""
 EPOCHS_ACCURATE = 30
@@ -232,17 +235,16 @@ def trained_for(
         {"radius_pgd": attack},
         {"radius_attack": {"norm": "linf"}},
     ]
-    slug = " ".join(("smoothed", *name.lower().replace(",", "").split())).replace(" ", "-")
+    training = Training("mnist", NETWORK, objective, TO_TRAIN["mnist"], epochs, RECIPE)
+    where = slug(f"smoothed {name}")
     runs = []
     clean = []
     for seed in seeds:
-        folder = session.trained(
-            slug, "mnist", NETWORK, objective, TO_TRAIN["mnist"], epochs, seed, **RECIPE
-        )
+        folder = session.trained(where, training, seed)
         audited = session.images(AUDITED)
-        runs.append(session.run(f"{slug}-{seed}", folder, audited, estimators, noise))
+        runs.append(session.run(f"{where}-{seed}", folder, audited, estimators, noise))
         everything = session.run(
-            f"{slug}-{seed}-clean", folder, CLEAN, ["softmax"], {"sigma": [0.1]}
+            f"{where}-{seed}-clean", folder, CLEAN, ["softmax"], {"sigma": [0.1]}
         )
         clean.append(correct(everything).astype(float))
     return Trained(runs, np.array(clean))
@@ -653,12 +655,13 @@ def fig3(session: Session) -> Part:
         )
         for one, a, b in AT_HIGH_ACCURACY
     ]
-    settings = {name: words((name, number(0.05))) for name in found}
-    rows = [row_of_curves(settings[name], one) for name, one in found.items()]
+    rows = [
+        row_of_curves(words((name, f"d {number(D_ACCURATE)}")), one) for name, one in found.items()
+    ]
     body = f"""{curves_of(session, "smoothed-fig3", found)}
 
 Networks and data of [smoothed-fig2](#smoothed-fig2-figures-2-4-and-5-training-objectives), with
-{EPOCHS_ACCURATE} epochs, a margin d of .05 and one training each, so the tests are
+{EPOCHS_ACCURATE} epochs, a margin d of {number(D_ACCURATE)} and one training each, so the tests are
 about these networks and other images, not about other trainings. The paper's networks are within
 .3 % of {100 * TARGET_ACCURATE:g} %.
 
@@ -687,7 +690,6 @@ def imagenet(session: Session) -> Part:
     counted, normal = (
         np.array([values(run, e, s) for s in PHOTO_LEVELS]) for e in ("mc", "logit_gaussian")
     )
-    noise = np.array([standard_errors(run, s) for s in PHOTO_LEVELS])
     claims = tuple(
         at_most(
             f"{LITE0}: outputs are near enough to normal for logit_gaussian to be within .02 of "
@@ -708,7 +710,7 @@ def imagenet(session: Session) -> Part:
             s,
             with_ends(mean(counted[i])),
             with_ends(mean(np.abs(normal[i] - counted[i]))),
-            number(float(noise[i].mean()) * (2 / np.pi) ** 0.5),
+            number(of_mc(run, s)),
         )
         for i, s in enumerate(PHOTO_LEVELS)
     ]
