@@ -28,7 +28,7 @@ from robaudit.models import LogitModel, Source, load_model
 from robaudit.spec.model import ModelSpec
 from tests.research.benchmarks.machine import in_words, machine
 from tests.research.benchmarks.report import Table
-from tests.research.papers.item import Session, correct, values
+from tests.research.papers.item import Session, Training, correct, values
 from tests.shared import MODELS, SHARED, document
 
 RIVALS: dict[str, dict[str, dict[str, Any]]] = {
@@ -44,14 +44,15 @@ DENSE = {
     "architecture_options": {"sizes": [784, 256, 256, 256, 256, 10]},
 }
 DEEP = {"architecture": "robaudit:mlp", "architecture_options": {"sizes": [784, *[64] * 8, 10]}}
-TRAINED: dict[str, tuple[str, dict[str, Any], Any, int]] = {
-    "mnist_dense": ("mnist", DENSE, "cross_entropy", 10),
-    "mnist_deep": ("mnist", DEEP, "cross_entropy", 4),
-    "fashion_dense": ("fashion_mnist", DENSE, "cross_entropy", 10),
-    "fashion_dense_adv": ("fashion_mnist", DENSE, {"pgd": {"eps": 0.05, "steps": 5}}, 2),
+TRAINED = {
+    "mnist_dense": Training("mnist", DENSE, "cross_entropy", 60_000, 10),
+    "mnist_deep": Training("mnist", DEEP, "cross_entropy", 60_000, 4),
+    "fashion_dense": Training("fashion_mnist", DENSE, "cross_entropy", 60_000, 10),
+    "fashion_dense_adv": Training(
+        "fashion_mnist", DENSE, {"pgd": {"eps": 0.05, "steps": 5}}, 60_000, 2
+    ),
 }
-"""Data, network, objective and epochs over all images, of kinds that the shared networks do not
-cover."""
+"""Networks of kinds that the shared ones do not cover."""
 _AIM = 1.05
 
 
@@ -112,8 +113,7 @@ def compared(session: Session, name: str, images: int) -> list[list[str]]:
     """A line for each norm, of those of the first images that the network classifies correctly."""
     network: str | Path = name
     if name in TRAINED:
-        data, layers, objective, epochs = TRAINED[name]
-        network = session.trained(name, data, layers, objective, 60_000, epochs, seed=0)
+        network = session.trained(name, TRAINED[name], seed=0)
     run = session.run(
         name, network, images, [{"radius_attack": {"norm": list(RIVALS), "clip": True}}]
     )

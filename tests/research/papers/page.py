@@ -223,7 +223,7 @@ p-values are a little too small. All conclusions with their p-values:
 What depends on the estimator or the attack:
 
 - `taylor` follows `mmse` closely on one of five networks, a CNN of MNIST ([han.md](han.md)).
-- Softmax and p_robust correlate more on robust networks if p_robust is that of `mmse`. By counted
+- Softmax and p_robust correlate more on robust networks if `mmse` estimates p_robust. By counted
 votes they do on one network of two.
 - `mmse` with 10 copies is further from its limit than `mc` with 1,000 copies is from its own, on
 three networks of three.
